@@ -11,10 +11,10 @@ import salt.config
 import salt.utils.cloud
 from salt.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure, SaltCloudSystemExit
 from saltvirt.core import arguments
-from saltvirt.core.options import config
 from saltvirt.core.errors import NoSuchVm, VirtError
-from saltvirt.libvirt.domains import cloudvms, lifecycle
+from saltvirt.core.options import config
 from saltvirt.libvirt import connect
+from saltvirt.libvirt.domains import cloudvms, lifecycle
 from saltvirt.storage import clouddisks
 
 # The file has the same name, because Salt's loader tries the file of that name first, and Salt 3006

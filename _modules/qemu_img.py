@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
 from saltvirt.core.errors import BadArgument, StorageError
+from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.lazyimport import Later
 
 clone = Later("saltvirt.storage.images.clone")

@@ -8,10 +8,10 @@ A disk is opened in libguestfs' appliance, never mounted by the host, unless the
 """
 
 from saltvirt.core import arguments
-from saltvirt.core.salt import compat
 from saltvirt.core.options import optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt import compat
 from saltvirt.core.salt.context import Context
+from saltvirt.core.salt.lazyimport import Later
 
 existing = Later("saltvirt.seeding.existing")
 

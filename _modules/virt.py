@@ -8,11 +8,11 @@ override ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
 from saltvirt.core import arguments, errors
-from saltvirt.core.salt import compat
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt import compat
 from saltvirt.core.salt.context import Context
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 create = Later("saltvirt.vm.create.host.create")
 lifecycle = Later("saltvirt.libvirt.domains.lifecycle")

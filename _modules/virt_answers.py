@@ -12,8 +12,8 @@ import dataclasses
 
 from saltvirt.core import arguments, wire
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 answering = Later("saltvirt.core.salt.answering")
 brief = Later("saltvirt.placement.brief")

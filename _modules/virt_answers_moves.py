@@ -4,11 +4,11 @@ Functions that ``salt-run virt.migrate`` and ``virt.settle`` call on the two hos
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.core.options import config, optionguard
 from saltvirt.core import errors, wire
-from saltvirt.libvirt import connect
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.context import Context
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 answering = Later("saltvirt.core.salt.answering")
 answers = Later("saltvirt.placement.answers")

@@ -8,10 +8,10 @@ Show the capabilities of this hypervisor and its guests.
 """
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
 from saltvirt.core.errors import BadArgument
-from saltvirt.libvirt import connect
+from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 capabilities_ = Later("saltvirt.xml.node.capabilities")
 capable = Later("saltvirt.libvirt.capable")

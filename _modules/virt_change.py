@@ -6,9 +6,9 @@ Change a VM's definition and, as far as possible, the running VM.
 
 from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
-from saltvirt.core.salt.lazyimport import Later
 from saltvirt.core.salt.context import Context
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 do = Later("saltvirt.vm.update.host.apply")
 request = Later("saltvirt.vm.update.host.request")

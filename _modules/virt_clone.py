@@ -5,11 +5,11 @@ Clone VMs.
 """
 
 from saltvirt.core import arguments, errors
-from saltvirt.core.salt import compat
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt import compat
 from saltvirt.core.salt.context import Context
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 cloning = Later("saltvirt.vm.clone.host.cloning")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from saltvirt.core import arguments, errors
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 existing = Later("saltvirt.vm.create.host.existing")
 lifecycle = Later("saltvirt.libvirt.domains.lifecycle")

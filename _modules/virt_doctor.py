@@ -9,8 +9,8 @@ A host's part in ``salt-run virt.doctor``, and its trash.
 
 from saltvirt.core import arguments, wire
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 bins = Later("saltvirt.storage.trash")
 facts = Later("saltvirt.checks.doctor.host.facts")

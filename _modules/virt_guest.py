@@ -10,8 +10,8 @@ A guest is not trusted: its answers are validated, bounded and escaped, and only
 """
 
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 guestagent = Later("saltvirt.libvirt.domains.guestagent")
 inguest = Later("saltvirt.vm.guest.host.inguest")

@@ -5,11 +5,11 @@ Manage the cached images of this hypervisor.
 """
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
 from saltvirt.core.errors import BadArgument
-from saltvirt.libvirt import connect
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.context import Context
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 cached = Later("saltvirt.storage.images.cachedimages")
 golden = Later("saltvirt.seeding.golden")

@@ -5,9 +5,9 @@ Store the master's authorization to submit a VM's minion key.
 """
 
 from saltvirt.core.options import optionguard
-from saltvirt.libvirt import connect
-from saltvirt.core.salt.lazyimport import Later
 from saltvirt.core.salt.context import Context
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 submission = Later("saltvirt.seeding.submission")
 

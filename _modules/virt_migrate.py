@@ -8,9 +8,9 @@ import logging
 
 from saltvirt.core import arguments, errors, wire
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
-from saltvirt.core.salt.lazyimport import Later
 from saltvirt.core.salt.context import Context
+from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 departure = Later("saltvirt.migration.host.departure")
 diskvolumes = Later("saltvirt.libvirt.storage.diskvolumes")

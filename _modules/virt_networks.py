@@ -6,8 +6,8 @@ Define, change, show, start, stop and remove libvirt's networks.
 
 from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 networks = Later("saltvirt.libvirt.networks")
 networkspec = Later("saltvirt.libvirt.networkspec")

@@ -6,8 +6,8 @@ Show, define, start, stop and remove storage pools of this hypervisor.
 
 from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 ownvolumes = Later("saltvirt.storage.vmvolumes")
 pools = Later("saltvirt.libvirt.storage.pools")

@@ -10,11 +10,11 @@ Show this hypervisor and its VMs; nothing is changed.
 import dataclasses
 from collections.abc import Mapping
 
-from saltvirt.core.options import config, optionguard
 from saltvirt.core import wire
 from saltvirt.core.errors import HostUnreachable
-from saltvirt.libvirt import connect
+from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 facts = Later("saltvirt.checks.audit.host.facts")
 host = Later("saltvirt.libvirt.hostfacts")

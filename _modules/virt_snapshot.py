@@ -8,10 +8,10 @@ Take snapshots of VMs, list and delete them, and revert to them.
 """
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
 from saltvirt.core.errors import BadArgument
-from saltvirt.libvirt import connect
+from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 door = Later("saltvirt.storage.door")
 newsnapshots = Later("saltvirt.storage.newsnapshots")

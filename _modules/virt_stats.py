@@ -8,8 +8,8 @@ Return the resources that this hypervisor's VMs have used since they were starte
 """
 
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 counters = Later("saltvirt.libvirt.domains.counters")
 

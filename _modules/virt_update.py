@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
 startlock = Later("saltvirt.vm.power.host.startlock")

@@ -6,8 +6,8 @@ Show one VM of this hypervisor; nothing is changed.
 
 from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 inspect = Later("saltvirt.vm.show.host.inspect")
 lifecycle = Later("saltvirt.libvirt.domains.lifecycle")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from saltvirt.core import arguments, errors
 from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import connect
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.libvirt import connect
 
 door = Later("saltvirt.storage.door")
 ownvolumes = Later("saltvirt.storage.vmvolumes")

@@ -12,14 +12,13 @@ import shlex
 from typing import Any
 
 import salt.utils.minions
-from saltvirt.core.salt import compat
-from saltvirt.core.options import config
+from saltvirt.ca import answer, authorities, ca, policy, store
+from saltvirt.cluster import masterconfig, membership
+from saltvirt.cluster.refusals import Refusals
 from saltvirt.core import wire
 from saltvirt.core.errors import MasterError, VirtError
-from saltvirt.cluster import masterconfig, membership
-from saltvirt.core.salt import masterrelease, masteruser
-from saltvirt.cluster.refusals import Refusals
-from saltvirt.ca import answer, authorities, ca, policy, store
+from saltvirt.core.options import config
+from saltvirt.core.salt import compat, masterrelease, masteruser
 
 log = logging.getLogger(__name__)
 _refusals = Refusals(log, "no certificate")

@@ -10,12 +10,12 @@ import logging
 import time
 from typing import Any
 
+from saltvirt.cluster import masterconfig, membership, minionkeys
+from saltvirt.cluster.refusals import Refusals
 from saltvirt.core import arguments
 from saltvirt.core.errors import VirtError
-from saltvirt.seeding.master import authorization
-from saltvirt.cluster import minionkeys, masterconfig, membership
 from saltvirt.core.salt import masterrelease, masteruser
-from saltvirt.cluster.refusals import Refusals
+from saltvirt.seeding.master import authorization
 
 log = logging.getLogger(__name__)
 _refusals = Refusals(log, "virtkey: refused")

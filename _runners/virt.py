@@ -12,11 +12,11 @@ the others, commands that change something for ``virt:timeout_s``. A failure is 
 code 1. The old name ``force_off`` stays.
 """
 
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 deploy = Later("saltvirt.vm.create.master.deploy")
 hosts = Later("saltvirt.cluster.rpc.hostcommands")

@@ -4,8 +4,8 @@ Define the hypervisors: only the master decides, not the minions.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.entry.runners import runner_function
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 allowing = Later("saltvirt.certificates.master.allowing")
 store = Later("saltvirt.ca.store")

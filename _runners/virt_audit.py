@@ -5,8 +5,8 @@ Check a running cloud against docs/security.md.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 run = Later("saltvirt.checks.audit.master.run")
 store = Later("saltvirt.ca.store")

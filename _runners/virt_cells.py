@@ -4,10 +4,10 @@ Report on VMs and jobs of this master, to the master of its cells and to the ope
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.core.errors import BadArgument
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.errors import BadArgument
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 arguments = Later("saltvirt.core.arguments")
 here = Later("saltvirt.cells.cellside")

@@ -5,8 +5,8 @@ Find and remove leftovers of faults; manage the trash of all hosts.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 bins = Later("saltvirt.storage.master.trash")
 run = Later("saltvirt.checks.doctor.master.run")

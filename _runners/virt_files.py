@@ -8,8 +8,8 @@ proceeds although a host is unresponsive.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 fileusers = Later("saltvirt.storage.master.fileusers")
 inventory = Later("saltvirt.cluster.inventory.inventory")

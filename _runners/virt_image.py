@@ -4,10 +4,10 @@ Manage the cached images of all hypervisors.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.core import arguments
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
+from saltvirt.core import arguments
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 cached = Later("saltvirt.storage.master.images")
 

@@ -4,10 +4,10 @@ Put a minion on the file server, for guests with an image that has none.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.core import arguments
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
+from saltvirt.core import arguments
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 minionfiles = Later("saltvirt.seeding.master.minionfiles")
 

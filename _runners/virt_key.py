@@ -10,8 +10,8 @@ Let a hypervisor submit the minion key of a VM that it seeds itself.
 import time
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 authorization = Later("saltvirt.seeding.master.authorization")
 

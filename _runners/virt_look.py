@@ -12,8 +12,8 @@ names ``hyper_info`` and ``next_hyper`` stay.
 
 from saltvirt.cluster import progress
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 choose = Later("saltvirt.placement.choose")
 inventory = Later("saltvirt.cluster.inventory.inventory")

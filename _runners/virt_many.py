@@ -4,11 +4,11 @@ Deploy many VMs at once: one query of the hypervisors, one plan, parallel builds
 .. versionadded:: 1.0.0
 """
 
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 asked = Later("saltvirt.vm.create.master.many.manyrequest")
 outcome = Later("saltvirt.vm.create.master.many.outcome")

@@ -4,11 +4,11 @@ Move VMs between hypervisors, and empty whole hosts.
 .. versionadded:: 1.0.0
 """
 
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 balancing = Later("saltvirt.migration.master.rebalance")
 emptying = Later("saltvirt.migration.master.evacuate")

@@ -6,10 +6,10 @@ Manage the cloud's certificate authorities: list, renew, revoke, rotate, back up
 Hosts request their certificates with the state ``virt.keys``; their private keys never leave them.
 """
 
-from saltvirt.core.options import config
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.options import config
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 allowing = Later("saltvirt.certificates.master.allowing")
 certificates = Later("saltvirt.certificates.master.certificates")

@@ -5,8 +5,8 @@ Check the prerequisites of ``virt.init``.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 run = Later("saltvirt.checks.setup.master.run")
 

@@ -4,10 +4,10 @@ Show one VM from the master; nothing is changed.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.core import arguments
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.entry.runners import runner_function
+from saltvirt.core import arguments
 from saltvirt.core.salt.lazyimport import Later
+from saltvirt.entry.runners import runner_function
 
 reaching = Later("saltvirt.vm.guest.master.reachvm")
 

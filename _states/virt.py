@@ -7,11 +7,11 @@ The state of a hypervisor's TLS keys.
 import functools
 from typing import Any
 
-from saltvirt.core import arguments
-from saltvirt.core.salt import compat, statereturn
-from saltvirt.core.options import optionguard
-from saltvirt.core.errors import VirtError
 from saltvirt.certificates.host import enrolment
+from saltvirt.core import arguments
+from saltvirt.core.errors import VirtError
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt import compat, statereturn
 
 __virtualname__ = "virt"
 __opts__: Any

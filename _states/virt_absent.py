@@ -10,16 +10,14 @@ and ``virt:connection:auth``.
 from typing import Any
 
 from saltvirt.core import arguments
+from saltvirt.core.errors import BadArgument, VirtError
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt import statereturn
-from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.storage.images import cache
-from saltvirt.libvirt import connect
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.vm.purge.host import purge
-from saltvirt.libvirt import reservations
 from saltvirt.core.salt.context import Context
-from saltvirt.storage.images import cachedimages
+from saltvirt.libvirt import connect, reservations
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage.images import cache, cachedimages
+from saltvirt.vm.purge.host import purge
 
 __virtualname__ = "virt"
 __opts__: Any

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.core.salt import compat, statereturn
-from saltvirt.core.options import config, optionguard
-from saltvirt.vm import spec
 from saltvirt.core.errors import VirtError
-from saltvirt.libvirt import connect
+from saltvirt.core.options import config, optionguard
+from saltvirt.core.salt import compat, statereturn
 from saltvirt.core.salt.context import Context
+from saltvirt.libvirt import connect
+from saltvirt.vm import spec
 from saltvirt.vm.update.host import ensure
 
 __virtualname__ = "virt"

@@ -6,9 +6,9 @@ The state of a hypervisor's NAT network, by which VMs reach other networks witho
 
 from typing import Any
 
+from saltvirt.core.errors import VirtError
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt import statereturn
-from saltvirt.core.errors import VirtError
 from saltvirt.libvirt import connect, nat
 
 __virtualname__ = "virt"

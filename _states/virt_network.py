@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-from saltvirt.core import arguments
-from saltvirt.core.salt import compat, statereturn
-from saltvirt.core.options import optionguard
-from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.network.bridge import bridgeplan
-from saltvirt.network.firewall import backends, lastpeers
-from saltvirt.network.bridge import absent, confirm, present
 from saltvirt.certificates.host import enrolment
+from saltvirt.core import arguments
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt import compat, statereturn
+from saltvirt.network.bridge import absent, bridgeplan, confirm, present
+from saltvirt.network.firewall import backends, lastpeers
 
 __virtualname__ = "virt"
 __opts__: Any

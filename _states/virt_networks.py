@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
-from saltvirt.libvirt import networkspec
-from saltvirt.core.salt import statereturn
 from saltvirt.core.errors import VirtError
-from saltvirt.libvirt import connect, networks
+from saltvirt.core.options import config, optionguard
+from saltvirt.core.salt import statereturn
+from saltvirt.libvirt import connect, networks, networkspec
 
 __virtualname__ = "virt"
 __opts__: Any

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.core import arguments
+from saltvirt.core.errors import VirtError
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt import statereturn
-from saltvirt.core.errors import VirtError
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.storage import poolstates
 from saltvirt.storage import vmvolumes

@@ -11,9 +11,9 @@ A name is a pattern such as ``web*``; without a matching VM the state fails. ``c
 from typing import Any
 
 from saltvirt.core import arguments
+from saltvirt.core.errors import VirtError
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt import statereturn
-from saltvirt.core.errors import VirtError
 from saltvirt.libvirt import connect
 from saltvirt.vm.power.host import acting
 

@@ -7,9 +7,9 @@ States of the volumes in a hypervisor's storage pools.
 from collections.abc import Mapping
 from typing import Any
 
+from saltvirt.core.errors import VirtError
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt import statereturn
-from saltvirt.core.errors import VirtError
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.storage import volumes
 from saltvirt.xml.storage import storagevolume
@@ -109,7 +109,9 @@ def volume_defined(
     )
 
 
-def _compare(name: str, old_volume: storagevolume.Volume, volume: storagevolume.Volume) -> dict[str, Any]:
+def _compare(
+    name: str, old_volume: storagevolume.Volume, volume: storagevolume.Volume
+) -> dict[str, Any]:
     """Return the state's result for an existing volume."""
     if storagevolume.differences(old_volume, volume):
         return statereturn.make_failure(

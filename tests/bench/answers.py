@@ -17,9 +17,9 @@ sys.path[:0] = [str(HERE.parents[1] / "_utils"), str(HERE.parent / "data")]
 
 import told  # noqa: E402
 from salt.utils.event import SaltEvent  # noqa: E402
-from saltvirt.core.crypto import keypair, signed
-from saltvirt.core import wire  # noqa: E402
 from saltvirt.cluster.inventory import lastseen  # noqa: E402
+from saltvirt.core import wire  # noqa: E402
+from saltvirt.core.crypto import keypair, signed
 from saltvirt.core.salt import answering  # noqa: E402
 from saltvirt.placement.answers import HostInfo  # noqa: E402
 
@@ -54,7 +54,9 @@ def _taken(opts, events, value_of):
     for event in events:
         _tag, data = SaltEvent.unpack(event)
         infos[data["id"]] = wire.read(data["id"], FUN, HostInfo, value_of(data))
-    lastseen.refresh(opts, lastseen.ReportedNames(whole={host: info.vms for host, info in infos.items()}))
+    lastseen.refresh(
+        opts, lastseen.ReportedNames(whole={host: info.vms for host, info in infos.items()})
+    )
     return time.process_time() - begin
 
 

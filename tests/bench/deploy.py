@@ -5,14 +5,14 @@ import os
 import statistics
 
 import asminion
-from saltvirt.core.options import config
 from saltvirt.core.crypto import keypair
-from saltvirt.vm import spec
+from saltvirt.core.options import config
+from saltvirt.core.salt.context import Context
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.vm.purge.host import purge
+from saltvirt.vm import spec
 from saltvirt.vm.create.host import create
-from saltvirt.core.salt.context import Context
+from saltvirt.vm.purge.host import purge
 
 ROUNDS = 5
 IMAGE = "salt://images/tiny.qcow2"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import asminion  # noqa: F401 (where saltvirt is)
 from saltvirt.core.options import config
-from saltvirt.vm import spec
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle, query
+from saltvirt.vm import spec
 from saltvirt.xml.domain import domain
 
 FOLDER = Path("/srv/salt-images/bench-objects")

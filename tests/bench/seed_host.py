@@ -14,15 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import asminion
-from saltvirt.core.options import config
 from saltvirt.core.crypto import keypair
+from saltvirt.core.options import config
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import credentials, inspection, nocloud, write
+from saltvirt.seeding.offline import appliance
+from saltvirt.seeding.seedmodel import Identity
 from saltvirt.vm import spec
 from saltvirt.vm.create.host import create
-from saltvirt.core.salt.context import Context
-from saltvirt.seeding import inspection, write
-from saltvirt.seeding.offline import appliance
-from saltvirt.seeding import credentials, nocloud
-from saltvirt.seeding.seedmodel import Identity
 from saltvirt.xml.domain import domain
 
 ROUNDS, AT_ONCE = 3, 10

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import asminion  # noqa: F401 (where saltvirt is)
-from saltvirt.certificates.host import installed
 from saltvirt.ca import answer, store
 from saltvirt.ca.authorities import Authorities
+from saltvirt.certificates.host import installed
 
 HOSTS = 50
 

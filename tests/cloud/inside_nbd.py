@@ -8,13 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import VirtError
-from saltvirt.storage.images import validation
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.seeding import write
 from saltvirt.seeding.offline import hostmount
 from saltvirt.seeding.seedmodel import Identity, Installation
+from saltvirt.storage.images import validation
 
 FOLDER = Path(sys.argv[1])
 SETTINGS = HostSettings(state_dir="/run/state", seed={"allow_host_mount": True})

@@ -7,8 +7,8 @@ from pathlib import Path
 import applianceuser
 import hostile
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import SeedError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.seeding import write
 from saltvirt.seeding.offline import appliance

@@ -94,13 +94,13 @@ def theirs(folder):
 
 def ours(folder):
     """Return a function that makes a VM's disk as our virt.init does."""
-    from saltvirt.vm import spec
     from saltvirt.core.options.config import HostSettings
-    from saltvirt.libvirt.domains import query
-    from saltvirt.vm.show.host import inspect
-    from saltvirt.vm.create.host import create
     from saltvirt.core.salt.context import Context
+    from saltvirt.libvirt.domains import query
     from saltvirt.placement.answers import DomainTypes
+    from saltvirt.vm import spec
+    from saltvirt.vm.create.host import create
+    from saltvirt.vm.show.host import inspect
 
     # What the test driver has no answer for.
     inspect.domain_types = lambda *_: DomainTypes(default="test", usable=["test"], why="")

@@ -24,7 +24,10 @@ FOR_THE_DOOR = {
 EXCEPTIONS = {
     "storage/images/cache.py": (1, "a part that was fetched gets its name"),
     "storage/images/clone.py": (2, "new files, and the half file of a copy that failed"),
-    "storage/images/hardlinks.py": (1, "a golden image gets a copy of its own, with the same content"),
+    "storage/images/hardlinks.py": (
+        1,
+        "a golden image gets a copy of its own, with the same content",
+    ),
     "storage/images/partfile.py": (1, "parts that are being fetched, before they have a name"),
     "storage/images/incoming.py": (1, "a part that another host sends"),
     "storage/images/removal.py": (7, "notes of images, and parts of downloads"),

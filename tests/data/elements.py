@@ -3,8 +3,29 @@
 from dataclasses import replace
 
 from hypothesis import strategies as st
-from saltvirt.xml.domain import chardev, clock, controller, cpu, cputune, disk, domain, features, graphics, hostdev, memory, metadata, nic, numatune, osboot, rng, sysinfo, tpm, vcpu, video
-from saltvirt.xml.storage import permissions, storagepool, poolsource, secret, storagevolume
+from saltvirt.xml.domain import (
+    chardev,
+    clock,
+    controller,
+    cpu,
+    cputune,
+    disk,
+    domain,
+    features,
+    graphics,
+    hostdev,
+    memory,
+    metadata,
+    nic,
+    numatune,
+    osboot,
+    rng,
+    sysinfo,
+    tpm,
+    vcpu,
+    video,
+)
+from saltvirt.xml.storage import permissions, poolsource, secret, storagepool, storagevolume
 
 # What XML can hold; an attribute keeps a tab and a newline too.
 PRINTABLE = st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\ufffe\uffff")

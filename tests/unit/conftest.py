@@ -9,9 +9,9 @@ import keypairs
 import pytest
 import salt.config
 import saltonce
+from saltvirt.ca import store
 from saltvirt.core.crypto import keypair
 from saltvirt.core.options.config import HostSettings
-from saltvirt.ca import store
 from saltvirt.seeding.offline import lending
 
 SCHEMAS = Path("/usr/share/libvirt/schemas")

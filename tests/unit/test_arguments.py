@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.core import arguments, units
-from saltvirt.core.options import config
 from saltvirt.core.errors import BadArgument, BadConfig, VirtError
+from saltvirt.core.options import config
 from saltvirt.libvirt import connect
 
 

@@ -59,5 +59,10 @@ def test_when_a_record_began_is_only_shown():
         for path in HOME.rglob("*.py")
         if any(_attributes(path, "since"))
     }
-    shown = {"records.py", "migration/host/movestate.py", "migration/master/settle.py", "checks/doctor/master/masterchecks.py"}
+    shown = {
+        "records.py",
+        "migration/host/movestate.py",
+        "migration/master/settle.py",
+        "checks/doctor/master/masterchecks.py",
+    }
     assert readers == {*shown, "storage/trash.py"}

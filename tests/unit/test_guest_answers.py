@@ -6,8 +6,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt.libvirt.domains import guestanswers
 from saltvirt.core.errors import GuestAnswerRefused
+from saltvirt.libvirt.domains import guestanswers
 
 READERS = [
     guestanswers.commands,

@@ -16,14 +16,14 @@ from hostiletext import HOSTILE, TEXTS, filled, steering
 from hypothesis import given
 from hypothesis import strategies as st
 from salt.utils.event import NamespacedEvent
-from saltvirt.core import errors, terminal, wire
-from saltvirt.core.protocol import effects
-from saltvirt.cluster import progress
-from saltvirt.entry import runners
-from saltvirt.placement import answers, brief, shownvms
 from saltvirt.checks.audit import auditanswer
 from saltvirt.checks.doctor import doctoranswer
 from saltvirt.checks.setup import setupanswer
+from saltvirt.cluster import progress
+from saltvirt.core import errors, terminal, wire
+from saltvirt.core.protocol import effects
+from saltvirt.entry import runners
+from saltvirt.placement import answers, brief, shownvms
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTTERS = sorted(path.stem for path in (ROOT / "_output").glob("virt_*.py"))

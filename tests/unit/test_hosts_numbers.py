@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt.core import wire
-from saltvirt.core.errors import BadArgument
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.model import Requirements
+from saltvirt.core import wire
+from saltvirt.core.errors import BadArgument
 from saltvirt.core.journal.movefacts import Noted
+from saltvirt.core.model import Requirements
 from saltvirt.placement import choose, score
 from saltvirt.placement.answers import ComingFacts, HostInfo, Load
 from saltvirt.placement.shownvms import FullInfo

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from salt.utils.crypt import pem_finger
-from saltvirt.core.salt import compat
 from saltvirt.core.crypto import keypair
+from saltvirt.core.salt import compat
 
 # Salt 3006 reads its keys itself.
 needs_driver = pytest.mark.skipif(

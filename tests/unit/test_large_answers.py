@@ -10,11 +10,11 @@ import pytest
 import salt.payload
 import salt.utils.dicttrim
 import salt.utils.event
-from saltvirt.core.crypto import signed
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.cluster.rpc import replies
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import replies
+from saltvirt.core.crypto import signed
+from saltvirt.core.options.config import MasterSettings
 
 OWN = keypairs.named("hyper1")
 VMS = {f"web{n}": {"state": "running", "disks": ["/srv/salt-images/x"] * 9} for n in range(8000)}

@@ -6,10 +6,10 @@ import os
 import pytest
 from saltvirt.core import filecontent, files
 from saltvirt.core.errors import StorageError
+from saltvirt.core.writelimit import Room
+from saltvirt.libvirt.domains import migrate
 from saltvirt.storage.images import clone
 from saltvirt.storage.images.validation import ValidatedImage
-from saltvirt.libvirt.domains import migrate
-from saltvirt.core.writelimit import Room
 
 QEMU = 64055  # the user that may write to the folder
 

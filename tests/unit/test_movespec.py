@@ -1,10 +1,10 @@
 """What a call of ``virt.migrate`` means."""
 
 import pytest
-from saltvirt.migration import movespec
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Move
+from saltvirt.core.options.config import HostSettings
+from saltvirt.migration import movespec
 
 
 @pytest.mark.parametrize(

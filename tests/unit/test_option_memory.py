@@ -7,8 +7,8 @@ import stat
 
 import pytest
 import yaml
-from saltvirt.core.options import config, optionmemory, optionstrength
 from saltvirt.core.errors import BadConfig
+from saltvirt.core.options import config, optionmemory, optionstrength
 
 GOOD = {"trash_days": 7, "shared_paths": ["/srv/shared"], "images": "/srv/vm", "state_dir": "/s"}
 GOOD |= {"storagepool": "fast", "reserve_mib": 4096, "cpu_ratio": 2.0, "tags": {"rack": "r7"}}

@@ -3,8 +3,8 @@
 from collections import UserDict
 
 import pytest
-from saltvirt.core.options import config
 from saltvirt.core.errors import BadConfig
+from saltvirt.core.options import config
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.core import nics
-from saltvirt.vm import profiles, shownprofiles
 from saltvirt.core.errors import BadArgument
+from saltvirt.vm import profiles, shownprofiles
 
 SPELLINGS = {
     "list of names": [{"eth0": {"bridge": "br1", "model": "e1000"}}],

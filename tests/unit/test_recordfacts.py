@@ -4,9 +4,9 @@ import json
 
 import onrecord
 import pytest
-from saltvirt.core.journal import records
-from saltvirt.core.errors import StorageError
 from saltvirt.cluster import orders
+from saltvirt.core.errors import StorageError
+from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import BuildFacts, MoveOrderFacts, OrderFacts, PurgeFacts
 
 # Since there are records.

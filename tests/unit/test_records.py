@@ -8,8 +8,8 @@ import signal
 import onrecord
 import pytest
 from saltvirt.core import locks
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
+from saltvirt.core.journal import records
 
 WHOLE = (
     '{"version": 1, "purpose": "build", "name": "web1", "token": "t", "phase": "making", '

@@ -3,8 +3,8 @@
 import pytest
 from saltvirt.core import writelimit
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.writelimit import OverLimit, Room
 from saltvirt.core.units import MIB
+from saltvirt.core.writelimit import OverLimit, Room
 
 
 def given(**change):
@@ -59,13 +59,18 @@ def test_holes_take_nothing(tmp_path):
     with (tmp_path / "holes").open("wb") as out:
         out.truncate(8 * MIB)
 
-    assert (writelimit.allocated_bytes(tmp_path / "holes"), writelimit.allocated_bytes(tmp_path / "none")) == (
+    assert (
+        writelimit.allocated_bytes(tmp_path / "holes"),
+        writelimit.allocated_bytes(tmp_path / "none"),
+    ) == (
         0,
         0,
     )
 
 
 def test_the_room_of_a_host_is_what_its_options_say():
-    found = writelimit.from_settings(HostSettings(image_max_gib=3, disk_reserve_mib=5, image_limit_s=7))
+    found = writelimit.from_settings(
+        HostSettings(image_max_gib=3, disk_reserve_mib=5, image_limit_s=7)
+    )
 
     assert found == Room(max_bytes=3 << 30, reserve_bytes=5 * MIB, limit_s=7)

@@ -9,15 +9,14 @@ import keypairs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt.core.salt import compat
-from saltvirt.core.crypto import sealed, signed
-from saltvirt.core.options.config import HostSettings, MasterSettings
-from saltvirt.core.errors import BadArgument
-from saltvirt.vm.create.master import minionwait
-from saltvirt.cluster.rpc import hostcommands, minions, unsignedreplies
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt import answering, ordered
+from saltvirt.cluster.rpc import hostcommands, minions, unsignedreplies
+from saltvirt.core.crypto import sealed, signed
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.options.config import HostSettings, MasterSettings
+from saltvirt.core.salt import answering, compat, ordered
+from saltvirt.vm.create.master import minionwait
 from sizes import sizes
 
 OWN, EVIL = keypairs.named("hyper1"), keypairs.named("evil")

@@ -4,11 +4,11 @@ import re
 from dataclasses import fields, replace
 
 import pytest
-from saltvirt.core.options import config
-from saltvirt.vm import spec
-from saltvirt.core.options.config import MasterSettings
 from saltvirt.core.errors import BadArgument, BadConfig
 from saltvirt.core.model import Policy
+from saltvirt.core.options import config
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.vm import spec
 from saltvirt.xml.domain import graphics
 
 HOST = config.HostSettings()

@@ -3,10 +3,10 @@
 import subprocess
 
 import pytest
-from saltvirt.core.options import config
-from saltvirt.vm import spec
 from saltvirt.core import sshkeys
 from saltvirt.core.errors import BadArgument, BadConfig
+from saltvirt.core.options import config
+from saltvirt.vm import spec
 
 ARGUMENT = "ssh_authorized_keys"
 TYPES = {"ed25519": [], "rsa": ["-b", "2048"], "ecdsa": ["-b", "521"]}

@@ -4,13 +4,13 @@ import os
 from dataclasses import replace
 
 import pytest
-from saltvirt.vm import spec
-from saltvirt.placement import resources
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect, hostfacts
-from saltvirt.vm.show.host import hostresources
+from saltvirt.placement import resources
 from saltvirt.placement.answers import ComingFacts
 from saltvirt.placement.stock import Stock
+from saltvirt.vm import spec
+from saltvirt.vm.show.host import hostresources
 from saltvirt.xml.domain import domain
 from saltvirt.xml.edit import readdomain
 

@@ -10,21 +10,28 @@ import onrecord
 import pytest
 import told
 from hypothesis import given, strategies
-from saltvirt.core import wire
-from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import BadArgument, MasterError, NoHostFits
-from saltvirt.migration.master import moveexecutor, migrate, evacuationnotes
-from saltvirt.storage.master import images
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, presence
 from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.libvirt import connect
-from saltvirt.core.model import Evaluation
+from saltvirt.core import wire
+from saltvirt.core.errors import BadArgument, MasterError, NoHostFits
 from saltvirt.core.journal.movefacts import EvacuatedFacts, Noted
-from saltvirt.vm.show.host import inspect
-from saltvirt.vm.show.host import migrationinfo
+from saltvirt.core.model import Evaluation
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol.effects import Source, State, Target
-from saltvirt.placement.answers import DiskFacts, DiskProfile, Figures, HostInfo, MigrationInfo, NicProfile, StepDone
+from saltvirt.libvirt import connect
+from saltvirt.migration.master import evacuationnotes, migrate, moveexecutor
+from saltvirt.placement.answers import (
+    DiskFacts,
+    DiskProfile,
+    Figures,
+    HostInfo,
+    MigrationInfo,
+    NicProfile,
+    StepDone,
+)
+from saltvirt.storage.master import images
+from saltvirt.vm.show.host import inspect, migrationinfo
 
 DATA = Path(__file__).parents[1] / "data"
 TEST = HostSettings(uri="test:///default")

@@ -5,19 +5,19 @@ from dataclasses import replace
 import asloaded
 import faces
 import pytest
-from saltvirt.core import arguments
-from saltvirt.core.options import config
-from saltvirt.vm import shownprofiles, spec
-from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import BadArgument
-from saltvirt.certificates.master import allowing
-from saltvirt.storage.images import source
-from saltvirt.core.salt import answering
-from saltvirt.vm.update.host import plan, request
 from saltvirt.ca import store
+from saltvirt.certificates.master import allowing
+from saltvirt.core import arguments
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.options import config
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.salt import answering
 from saltvirt.seeding.seedmodel import CloudInit
-from saltvirt.xml.domain import domain
+from saltvirt.storage.images import source
+from saltvirt.vm import shownprofiles, spec
+from saltvirt.vm.update.host import plan, request
 from saltvirt.xml import parse
+from saltvirt.xml.domain import domain
 
 OF_CPU = [
     {"numa": [1]},

@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import files
 from saltvirt.ca import certified, store
+from saltvirt.core import files
 
 LIBVIRT = "libvirt"
 # By use: its folder below that of libvirt's CA, and its CA's name.

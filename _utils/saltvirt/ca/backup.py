@@ -10,11 +10,12 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-from saltvirt.core import files
+
 from saltvirt.ca.authorities import LIBVIRT, USES, Authorities
 from saltvirt.ca.ca import Authority, PkiError
 from saltvirt.ca.layout import CERTIFICATE, HYPERVISORS, KEY, REVOCATIONS
 from saltvirt.ca.store import exists
+from saltvirt.core import files
 
 _MARK = "salt-virt-ca-backup:1"
 MIN_PASSPHRASE = 12

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+
 from saltvirt.ca.ca import Authority
 
 

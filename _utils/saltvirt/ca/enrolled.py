@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import files, locks
 from saltvirt.ca import policy
 from saltvirt.ca.ca import PkiError
 from saltvirt.ca.certified import names_in
+from saltvirt.core import files, locks
 
 PER_HOUR, PER_DAY = 60, 100
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from saltvirt.core import locks
-from saltvirt.core.files import replace, sweep, write
+
 from saltvirt.ca import ca, certified, crl
 from saltvirt.ca.layout import CERTIFICATE, KEY, NEXT, PREVIOUS, REVOCATIONS
+from saltvirt.core import locks
+from saltvirt.core.files import replace, sweep, write
 
 # How long a record outlives its certificate, as a host's clock may be late.
 _GRACE = timedelta(days=1)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from saltvirt.core.crypto import signed
-from saltvirt.core import terminal, wire
 from saltvirt.cells.registry import CellFailed
+from saltvirt.core import terminal, wire
+from saltvirt.core.crypto import signed
 from saltvirt.placement import shownvms
 from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.shownvms import FoundVms, FullInfo

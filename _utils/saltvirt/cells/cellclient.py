@@ -14,16 +14,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from saltvirt.core.http import connection
-from saltvirt.core import terminal
-from saltvirt.core.http.connection import Deadline
-from saltvirt.core.errors import VirtError
-from saltvirt.core.salt import masteruser, threads
 from saltvirt.cells import answers, credentials
 from saltvirt.cells.answers import Job
 from saltvirt.cells.credentials import Credentials
 from saltvirt.cells.registry import LOCAL, Cell, CellFailed, Entry, require_usable
 from saltvirt.cells.routes import MERGED, Call
+from saltvirt.core import terminal
+from saltvirt.core.errors import VirtError
+from saltvirt.core.http import connection
+from saltvirt.core.http.connection import Deadline
+from saltvirt.core.salt import masteruser, threads
 from saltvirt.core.units import human
 
 # Limit for the connection and the TLS handshake; a slower cell is unresponsive.

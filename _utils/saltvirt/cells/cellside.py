@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import arguments, files, locks, wire
-from saltvirt.core.journal import records
-from saltvirt.core.errors import BadArgument
-from saltvirt.cluster.inventory import lastseen, inventory, presence
-from saltvirt.cluster import orders
 from saltvirt.cells.answers import NameReport
+from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen, presence
+from saltvirt.core import arguments, files, locks, wire
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.journal import records
 
 _STEP_S = 0.2
 # How long a busy master may take to begin a job, and then to store its answer.

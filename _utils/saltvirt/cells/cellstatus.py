@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.core.errors import VirtError
 from saltvirt.cells import answers, cellclient, registry
 from saltvirt.cells.answers import NameReport
 from saltvirt.cells.credentials import CredentialsExposed, owner
-from saltvirt.cells.registry import Cell, Unusable
 from saltvirt.cells.merging import hosts_pattern
+from saltvirt.cells.registry import Cell, Unusable
 from saltvirt.cells.routes import Call
+from saltvirt.core.errors import VirtError
 from saltvirt.core.findings import MASTER
+from saltvirt.core.options.config import MasterSettings
 
 # Kinds of faults: in the option, the credentials file, the CA file, the certificate that the cell
 # shows, its answer.

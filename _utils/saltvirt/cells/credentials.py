@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from saltvirt.core.errors import BadConfig
 from saltvirt.cells.registry import Cell
+from saltvirt.core.errors import BadConfig
 
 _MOST_BYTES = 65536
 _KINDS = ({"token"}, {"username", "password", "eauth"})

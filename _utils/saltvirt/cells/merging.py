@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.core.errors import NameTaken, NoSuchVm
 from saltvirt.cells.answers import Hosts, NameReport
 from saltvirt.cells.registry import LOCAL
 from saltvirt.cells.routes import display_name
 from saltvirt.cluster.inventory.listing import INFO_SORT_KEYS, QUERY_SORT_KEYS, Look
 from saltvirt.cluster.inventory.whereabouts import RUNNING_STATES
+from saltvirt.core.errors import NameTaken, NoSuchVm
 from saltvirt.core.vmfilter import VmFilter
 
 # Values to sort by; the largest comes first.

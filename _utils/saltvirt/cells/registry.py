@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from saltvirt.core import arguments, wire
+from saltvirt.core.errors import BadArgument, BadConfig, VirtError
 from saltvirt.core.options import optionsources
 from saltvirt.core.options.config import MasterSettings
-from saltvirt.core.errors import BadArgument, BadConfig, VirtError
 
 # The name of this master's own hypervisors as a cell.
 LOCAL = "local"

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from saltvirt.cells.registry import LOCAL, Entry, parse_cell, parse_cells
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.cells.registry import LOCAL, Entry, parse_cell, parse_cells
 from saltvirt.vm.create.master.many import manyrequest
 
 # Functions that all cells answer; their answers are merged.
@@ -79,7 +79,9 @@ class Call:
             return [arguments.vm_name(self.arguments.get("name"))]
         keywords = self.arguments
         if keywords.get("vms") is not None:
-            return [arguments.vm_name(vm["name"]) for vm in manyrequest.parse_list(keywords["vms"], {})]
+            return [
+                arguments.vm_name(vm["name"]) for vm in manyrequest.parse_list(keywords["vms"], {})
+            ]
         return manyrequest.number_names(
             keywords.get("name"), keywords.get("count"), keywords.get("first", 1)
         )

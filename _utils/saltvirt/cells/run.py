@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import arguments, locks, terminal, vmfilter
-from saltvirt.core.errors import BadArgument, MasterError, VirtError
-from saltvirt.cluster.inventory import inventory, listing
-from saltvirt.cluster import orders
-from saltvirt.cells import answers, cellclient, cellside, registry, merging, routes
+from saltvirt.cells import answers, cellclient, cellside, merging, registry, routes
 from saltvirt.cells.answers import NameReport
 from saltvirt.cells.registry import LOCAL, CellFailed
 from saltvirt.cells.routes import Call
+from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, listing
+from saltvirt.core import arguments, locks, terminal, vmfilter
+from saltvirt.core.errors import BadArgument, MasterError, VirtError
 
 # Calls the function on this master.
 RunHere = Callable[[Call], Any]
@@ -78,7 +78,9 @@ class _TopMaster:
 
     def _here(self, call: Call) -> Any:
         for name in call.new_names():
-            registry.refuse_foreign(name, registry.own_prefix(self._cloud.settings), "of this master")
+            registry.refuse_foreign(
+                name, registry.own_prefix(self._cloud.settings), "of this master"
+            )
         with cellside.hold_job_lock(self._cloud.opts, self._jid):
             return self._own(call)
 
@@ -127,7 +129,9 @@ class _TopMaster:
 
     def _new(self, cell: str, call: Call, names: Sequence[str]) -> Any:
         """Make VMs in a cell, after a check that no other cell has their names."""
-        prefix = registry.own_prefix(self._cloud.settings) if cell == LOCAL else self._prefix_of(cell)
+        prefix = (
+            registry.own_prefix(self._cloud.settings) if cell == LOCAL else self._prefix_of(cell)
+        )
         where = "of this master" if cell == LOCAL else f"in cell {cell}"
         for name in names:
             registry.refuse_foreign(name, prefix, where)
@@ -209,7 +213,9 @@ class _TopMaster:
             reasons = "; ".join(str(error) for _cell, error in sorted(errors_by_cell.items()))
             raise MasterError(reasons or "there are no hypervisors, and no cells")
         look = _look(call) if len(calls) > 1 else None
-        return merging.merge_answers(call.fun, rows, cellclient.describe_errors(errors_by_cell), look)
+        return merging.merge_answers(
+            call.fun, rows, cellclient.describe_errors(errors_by_cell), look
+        )
 
 
 def _read_reports(

@@ -13,13 +13,13 @@ from typing import Any
 
 from salt.utils.minions import CkMinions
 
-from saltvirt.core import arguments, terminal
-from saltvirt.core.salt import compat
-from saltvirt.core.errors import BadArgument, MasterError
-from saltvirt.cluster.inventory import lastseen
-from saltvirt.cluster import membership
 from saltvirt.ca import store
 from saltvirt.ca.authorities import Authorities
+from saltvirt.cluster import membership
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.core import arguments, terminal
+from saltvirt.core.errors import BadArgument, MasterError
+from saltvirt.core.salt import compat
 
 _GRAIN = "G@virt_hypervisor:True"
 # On Salt 3008 salt-key -f shows another fingerprint than the host shows of its own key.

@@ -8,12 +8,12 @@ from typing import Any
 import salt.client
 from salt.exceptions import SaltException
 
-from saltvirt.core.salt import compat
-from saltvirt.core.options import config
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.core.errors import MasterError
 from saltvirt.cluster import candidates, membership, progress
 from saltvirt.cluster.rpc.unresponsive import Silence
+from saltvirt.core.errors import MasterError
+from saltvirt.core.options import config
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.core.salt import compat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.core.options import saltfiles
 from saltvirt.core.errors import MasterError
+from saltvirt.core.options import saltfiles
 
 log = logging.getLogger(__name__)
 

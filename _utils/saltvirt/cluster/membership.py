@@ -15,11 +15,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core.options import config
+from saltvirt.ca import layout
+from saltvirt.cluster.inventory import lastseen
 from saltvirt.core import files, locks
 from saltvirt.core.errors import BadArgument, BadConfig, MasterError
-from saltvirt.cluster.inventory import lastseen
-from saltvirt.ca import layout
+from saltvirt.core.options import config
 
 OPTION = "virt:hypervisors"
 VERSION = 1
@@ -329,7 +329,9 @@ def find_last_seen_guests(
 
     No host is asked.
     """
-    names_by_host = {host: names for host, names in lastseen.read_all(opts).items() if host in hosts}
+    names_by_host = {
+        host: names for host, names in lastseen.read_all(opts).items() if host in hosts
+    }
     return find_guests(members, names_by_host)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from saltvirt.core.salt import compat
+from saltvirt.cluster import membership
 from saltvirt.core import files
 from saltvirt.core.crypto import sealed
 from saltvirt.core.errors import MasterError, NameTaken
-from saltvirt.cluster import membership
+from saltvirt.core.salt import compat
 
 # Larger than any public key of a minion.
 _MOST_NOTE = 64 * 1024

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import arguments, files, locks, wire
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import recordfacts, records
 from saltvirt.core.errors import NameTaken
+from saltvirt.core.journal import recordfacts, records
 from saltvirt.core.journal.recordfacts import MoveOrderFacts, OrderFacts
+from saltvirt.core.protocol import moveprotocol
 
 PURPOSE = "order"
 _END_S = 3

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import ImageError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.units import MIB, human
 
 

@@ -18,13 +18,12 @@ from typing import Any
 import salt.output
 import salt.payload
 
-from saltvirt.core.salt import gctuning
+from saltvirt.cells import registry
+from saltvirt.cluster import masterconfig, progress
+from saltvirt.cluster.rpc import largeevents
 from saltvirt.core import terminal, undo
 from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.cluster.rpc import largeevents
-from saltvirt.cluster import masterconfig, progress
-from saltvirt.core.salt import masterrelease, masteruser
-from saltvirt.cells import registry
+from saltvirt.core.salt import gctuning, masterrelease, masteruser
 from saltvirt.core.salt.lazyimport import Later
 
 # Only masters with cells need these.

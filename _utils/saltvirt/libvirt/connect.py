@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import arguments, terminal
-from saltvirt.core.salt import optional
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, BadConfig, HostUnreachable, LibvirtRefused, NoSuchVm
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.salt import optional
 
 # A module that only libvirt-python has. Salt's loader puts the folder of a loaded file on the path:
 # without libvirt-python, ``import libvirt`` would find Salt's own cloud driver or pillar.

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from saltvirt.core import files
+from saltvirt.core.errors import NameTaken, StorageError, VirtError
 from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import NameTaken, StorageError, VirtError
 from saltvirt.xml.edit import readdomain
 
 # The number of notes kept of a kind: a limit by age would depend on the clock.

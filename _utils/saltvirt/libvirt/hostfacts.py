@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from saltvirt.core.errors import StorageError
-from saltvirt.libvirt.connect import is_gone, libvirt
 from saltvirt.core.units import MIB
+from saltvirt.libvirt.connect import is_gone, libvirt
+from saltvirt.xml import parse
 from saltvirt.xml.node import capabilities as capabilities_
 from saltvirt.xml.node import nodedev
-from saltvirt.xml import parse
 
 # libvirt's errors if it cannot expand a model: no such call, architecture or domain type.
 _NO_CPU_DATA = ("NO_SUPPORT", "CONFIG_UNSUPPORTED", "OPERATION_UNSUPPORTED", "INVALID_ARG")

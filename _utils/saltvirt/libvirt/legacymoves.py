@@ -18,13 +18,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from saltvirt.core import arguments, files, locks, wire
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import records
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import StorageError
+from saltvirt.core.journal import records
 from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
-from saltvirt.libvirt import legacy
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.protocol.moveprotocol import legacy_token
+from saltvirt.libvirt import legacy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,9 @@ def _adopt_departure(settings: HostSettings, path: Path, departure: _Departure) 
             leaves=True,
             paths=departure.paths,
         )
-        locked_record.begin(legacy_token(locked_record.name), moveprotocol.HANDING, **wire.plain(facts))
+        locked_record.begin(
+            legacy_token(locked_record.name), moveprotocol.HANDING, **wire.plain(facts)
+        )
         files.unlink(path)
 
 
@@ -198,5 +200,7 @@ def _adopt_arrival(settings: HostSettings, path: Path, claim: _Claim) -> None:
             affinity=claim.affinity,
             anti_affinity=claim.anti_affinity,
         )
-        locked_record.begin(legacy_token(locked_record.name), moveprotocol.READY, **wire.plain(facts))
+        locked_record.begin(
+            legacy_token(locked_record.name), moveprotocol.READY, **wire.plain(facts)
+        )
         files.unlink(path)

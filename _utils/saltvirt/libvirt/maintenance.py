@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import arguments, files, locks, wire
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import StorageError
 from saltvirt.core.journal.movefacts import EvacuatedFacts
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
 
 

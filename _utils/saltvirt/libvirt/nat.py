@@ -8,8 +8,8 @@ from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument, LibvirtRefused
 from saltvirt.libvirt import networks
 from saltvirt.libvirt.connect import libvirt
-from saltvirt.xml.network import network
 from saltvirt.xml import to_text
+from saltvirt.xml.network import network
 
 # The subnet of libvirt's own default network.
 SUBNET = "192.168.122.0/24"

@@ -6,8 +6,8 @@ from typing import Any
 
 from saltvirt.core.errors import LibvirtRefused, VirtError
 from saltvirt.libvirt.connect import libvirt
-from saltvirt.xml.network import network as xml
 from saltvirt.xml import parse, to_text
+from saltvirt.xml.network import network as xml
 
 _FAMILIES = {0: "ipv4", 1: "ipv6"}
 

@@ -9,9 +9,9 @@ from typing import Any
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.nics import port_parameters, switch_type
-from saltvirt.xml.network import network
-from saltvirt.xml.domain import nic
 from saltvirt.xml import texts
+from saltvirt.xml.domain import nic
+from saltvirt.xml.network import network
 
 MODES = ("nat", "route", "open", "bridge", "private", "vepa", "passthrough", "hostdev")
 # The guests' NICs are the host's own, or are attached to them.

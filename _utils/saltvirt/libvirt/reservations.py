@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import files, locks, wire
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import recordfacts, records
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import NameTaken, StorageError
-from saltvirt.core.model import Requirements
+from saltvirt.core.journal import recordfacts, records
 from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
+from saltvirt.core.journal.recordfacts import BuildFacts, PurgeFacts
+from saltvirt.core.model import Requirements
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import legacy, legacymoves
 from saltvirt.placement.answers import ComingFacts
-from saltvirt.core.journal.recordfacts import BuildFacts, PurgeFacts
 
 # The phases of an arrival with room reserved for a VM that is not here yet.
 _COMING = (moveprotocol.PREPARING, moveprotocol.READY)

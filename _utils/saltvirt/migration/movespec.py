@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Move
+from saltvirt.core.options import config
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.units import MIB
 
 _INT64 = 2**63 - 1

@@ -14,7 +14,23 @@ from typing import TypeVar
 
 from saltvirt.core.model import Policy, Requirements
 from saltvirt.placement import generation, groups, wiring
-from saltvirt.placement.answers import ComingFacts, Count, CpuFacts, DiskProfile, DomainTypes, HostInfo, Machines, MemoryFacts, NetworkFacts, NicProfile, Profiles, StorageFacts, Versions, VmFacts, said_with
+from saltvirt.placement.answers import (
+    ComingFacts,
+    Count,
+    CpuFacts,
+    DiskProfile,
+    DomainTypes,
+    HostInfo,
+    Machines,
+    MemoryFacts,
+    NetworkFacts,
+    NicProfile,
+    Profiles,
+    StorageFacts,
+    Versions,
+    VmFacts,
+    said_with,
+)
 from saltvirt.placement.stock import Stock
 
 _T = TypeVar("_T")

@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt.core.errors import NoHostFits
 from saltvirt.core.model import Evaluation, Policy, Requirements
-from saltvirt.placement import remedies, fit, groups, headroom, score
+from saltvirt.placement import fit, groups, headroom, remedies, score
 from saltvirt.placement.answers import HostInfo
 
 USUAL = Policy()

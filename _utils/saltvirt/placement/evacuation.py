@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from saltvirt.core.model import Evaluation, Requirements
 from saltvirt.placement import affinity, choose, fit, requirements, score, whatif
-from saltvirt.placement.answers import HostInfo, MigrationInfo
 from saltvirt.placement.affinity import Refused
+from saltvirt.placement.answers import HostInfo, MigrationInfo
 
 _WITH_IT = ", which stays with it: "
 

@@ -1,8 +1,8 @@
 """What a moving VM needs of its target."""
 
 from saltvirt.core.model import Requirements
-from saltvirt.placement.answers import MigrationInfo
 from saltvirt.core.units import MIB
+from saltvirt.placement.answers import MigrationInfo
 
 
 def for_move(moving: MigrationInfo) -> Requirements:

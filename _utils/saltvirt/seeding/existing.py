@@ -14,18 +14,16 @@ from salt.exceptions import SaltException
 
 from saltvirt.core import arguments, files, undo
 from saltvirt.core.crypto import keypair
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, SeedError
-from saltvirt.storage.images import validation
-from saltvirt.seeding.shared.minionpackages import Package
-from saltvirt.storage import diskpaths, writeguard
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.storage.images import fetch
-from saltvirt.seeding import identity, inspection, provided, submission, write
+from saltvirt.seeding import firstboot, identity, inspection, provided, submission, write
 from saltvirt.seeding import install as installing
 from saltvirt.seeding.offline import appliance
-from saltvirt.seeding import firstboot
 from saltvirt.seeding.seedmodel import Identity, Inspection, Installation
+from saltvirt.seeding.shared.minionpackages import Package
+from saltvirt.storage import diskpaths, writeguard
+from saltvirt.storage.images import fetch, validation
 
 _PREPARED = Installation(kind="boot", script=firstboot.install())
 

@@ -5,20 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import arguments, files, writelimit, wire
-from saltvirt.core.options.config import HostSettings
+from saltvirt.core import arguments, files, wire, writelimit
 from saltvirt.core.errors import BadArgument, SeedError, StorageError
-from saltvirt.storage.images import cache, clone, tool, validation
-from saltvirt.storage.images.source import Index, local_digest
-from saltvirt.libvirt import connect
-from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.storage.images import fetch
+from saltvirt.libvirt import connect, reservations
 from saltvirt.seeding import inspection, install, provided
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Inspection
-from saltvirt.storage import door, policies, usage
+from saltvirt.storage import diskpaths, door, policies, usage
+from saltvirt.storage.images import cache, clone, fetch, tool, validation
+from saltvirt.storage.images.source import Index, local_digest
 from saltvirt.storage.verdict import Verdict
 
 

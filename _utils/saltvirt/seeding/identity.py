@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core.crypto import keypair
 from saltvirt.core import sshkeys
-from saltvirt.core.options.config import HostSettings
+from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import BadArgument, SeedError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.seeding import submission
-from saltvirt.seeding import cloudconfig, minionkeys, nocloud
+from saltvirt.seeding import cloudconfig, minionkeys, nocloud, submission
 from saltvirt.seeding.seedmodel import CloudInit, Identity
 from saltvirt.vm.spec import Deployment
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import files, locks, writelimit, wire
-from saltvirt.core.options.config import HostSettings
+from saltvirt.core import files, locks, wire, writelimit
 from saltvirt.core.errors import BadArgument, SeedError
-from saltvirt.storage.images import cache, validation
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Inspection
+from saltvirt.storage.images import cache, validation
 
 _ARCH = re.compile(r"\w{1,32}", re.ASCII)
 

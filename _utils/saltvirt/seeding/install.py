@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from saltvirt.core import arguments
-from saltvirt.seeding.shared import minionpackages
 from saltvirt.core.arguments import hide_credentials
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, ImageError, SeedError
-from saltvirt.storage.images import cache, validation
-from saltvirt.seeding.shared.minionpackages import Package
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.storage.images import fetch
 from saltvirt.seeding.seedmodel import Installation
+from saltvirt.seeding.shared import minionpackages
+from saltvirt.seeding.shared.minionpackages import Package
+from saltvirt.storage.images import cache, fetch, validation
 
 _TARBALLS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz")
 _PACKAGES = (".deb", ".rpm")

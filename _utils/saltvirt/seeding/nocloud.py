@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from saltvirt.core import files
-from saltvirt.core.salt import optional
 from saltvirt.core.errors import SeedError
+from saltvirt.core.salt import optional
 from saltvirt.seeding import cloudconfig, container, firstboot
 from saltvirt.seeding.seedmodel import Identity
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from salt.exceptions import SaltException
 
-from saltvirt.seeding.shared import minionpackages
 from saltvirt.core.errors import SeedError
-from saltvirt.seeding.shared.minionpackages import BASE, Package
 from saltvirt.core.salt.context import Context
 from saltvirt.seeding.seedmodel import Inspection
+from saltvirt.seeding.shared import minionpackages
+from saltvirt.seeding.shared.minionpackages import BASE, Package
 
 
 def read_index(context: Context, saltenv: str) -> minionpackages.Index:

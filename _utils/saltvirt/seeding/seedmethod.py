@@ -4,14 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.core import guestaccess
-from saltvirt.seeding.shared import minionpackages
 from saltvirt.core.arguments import hide_credentials
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import SeedError
-from saltvirt.seeding.shared.minionpackages import Package
-from saltvirt.seeding import install, unread
-from saltvirt.seeding import credentials, firstboot, users
+from saltvirt.core.options.config import HostSettings
+from saltvirt.seeding import credentials, firstboot, install, unread, users
 from saltvirt.seeding.seedmodel import Inspection, Installation
+from saltvirt.seeding.shared import minionpackages
+from saltvirt.seeding.shared.minionpackages import Package
 
 # Methods that write into the disk, or depend on its content: the image is inspected first.
 _INSPECTS = ("auto", "guestfs", "credentials")

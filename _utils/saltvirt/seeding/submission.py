@@ -6,8 +6,8 @@ from typing import Any
 
 from saltvirt.core import arguments, files
 from saltvirt.core.crypto import sealed
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, SeedError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 
 log = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ from salt.exceptions import SaltException
 
 from saltvirt.core import wire
 from saltvirt.core.errors import SeedError
-from saltvirt.storage import writeguard
 from saltvirt.core.salt.context import Context
 from saltvirt.seeding import inspection
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity, Inspection, Installation
+from saltvirt.storage import writeguard
 
 
 @contextmanager

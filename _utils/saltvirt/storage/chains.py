@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import StorageError
-from saltvirt.storage.images import validation
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.storage import diskpaths
+from saltvirt.storage.images import validation
 
 # libvirt before 12.0 starts no VM with a chain of about 25 files or more.
 MAX_BELOW = 20

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from saltvirt.core.errors import StorageError
 from saltvirt.core.options import config
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import StorageError
 from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.storage import volumes
-from saltvirt.storage import vmvolumes, trash
-from saltvirt.storage import policies, sharing, usage
+from saltvirt.storage import policies, sharing, trash, usage, vmvolumes
 
 
 def hold_host_files(settings: HostSettings) -> AbstractContextManager[None]:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from saltvirt.core import files, locks, writelimit, terminal
-from saltvirt.core.options.config import HostSettings
+from saltvirt.core import files, locks, terminal, writelimit
 from saltvirt.core.errors import ImageError, StorageError
-from saltvirt.storage.images import backing, cache, qcow2, tool, validation
+from saltvirt.core.model import Disk
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.units import MIB
 from saltvirt.libvirt import connect, hostfacts
 from saltvirt.libvirt.domains import lifecycle, query
-from saltvirt.core.model import Disk
-from saltvirt.core.units import MIB
+from saltvirt.storage.images import backing, cache, qcow2, tool, validation
 from saltvirt.xml.storage import pooldisk
 
 # The number of hosts that a message names.

@@ -13,8 +13,8 @@ from typing import Any
 
 from saltvirt.core import files
 from saltvirt.core.errors import LibvirtRefused, StorageError
-from saltvirt.libvirt.storage import diskvolumes, transfer, volumes
 from saltvirt.libvirt.domains import snapshots
+from saltvirt.libvirt.storage import diskvolumes, transfer, volumes
 from saltvirt.storage.verdict import Verdict
 
 

@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from saltvirt.core import files, wire
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
+from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import BuildFacts
 
 # The names that :func:`_mark` returns.

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.storage import ownermark, trash
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
-from saltvirt.storage import policies, sharing, usage
+from saltvirt.storage import ownermark, policies, sharing, trash, usage
 from saltvirt.storage.sharing import OtherHostsUsage
 
 

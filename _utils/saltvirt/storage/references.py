@@ -11,12 +11,10 @@ from typing import Any
 
 from saltvirt.core.options import config
 from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import departedvms, reservations
 from saltvirt.libvirt.domains import lifecycle, query, snapshots
 from saltvirt.libvirt.storage import volumes
-from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths
-from saltvirt.libvirt import departedvms
-from saltvirt.storage import policies, trashbacking
+from saltvirt.storage import diskpaths, policies, trashbacking
 from saltvirt.storage.verdict import Reference
 from saltvirt.xml.edit import readdomain
 from saltvirt.xml.storage.snapshot import Snapshot
@@ -237,7 +235,9 @@ def _saved_states(host: Host) -> PathReferences:
 
 def _kept_definitions(host: Host) -> PathReferences:
     for vm, path, root in departedvms.definitions(host.settings):
-        is_spared = vm in host.spared or (host.uuid is not None and readdomain.uuid(root) == host.uuid)
+        is_spared = vm in host.spared or (
+            host.uuid is not None and readdomain.uuid(root) == host.uuid
+        )
         for disk in readdomain.disk_sources(root) if not is_spared else ():
             if disk["path"]:
                 yield disk["path"], _build_reference(policies.KEPT, vm, _KEPT, str(path))

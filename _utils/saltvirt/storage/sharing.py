@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from saltvirt.core import arguments, mountinfo
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import StorageError
-from saltvirt.storage import diskpaths
+from saltvirt.core.options.config import HostSettings
 from saltvirt.placement.answers import ASK
+from saltvirt.storage import diskpaths
 from saltvirt.storage.verdict import Verdict
 
 # The end of a remedy that names the command on the master.

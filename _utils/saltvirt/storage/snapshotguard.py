@@ -4,11 +4,11 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import LibvirtRefused
-from saltvirt.storage.images import qcow2
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt.domains import lifecycle, snapshots
 from saltvirt.storage import door, policies, sharing, usage
+from saltvirt.storage.images import qcow2
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
 from saltvirt.xml.storage.snapshot import Snapshot

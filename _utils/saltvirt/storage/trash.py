@@ -18,17 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core.journal import records
-from saltvirt.core import writelimit, wire
-from saltvirt.core.options.config import HostSettings
+from saltvirt.core import wire, writelimit
 from saltvirt.core.errors import BadArgument, StorageError, VirtError
-from saltvirt.libvirt import connect
-from saltvirt.libvirt.storage import diskvolumes
-from saltvirt.storage import ownermark
-from saltvirt.libvirt import reservations
-from saltvirt.storage import seedfiles
+from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import TrashFacts
-from saltvirt.storage import door
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect, reservations
+from saltvirt.libvirt.storage import diskvolumes
+from saltvirt.storage import door, ownermark, seedfiles
 from saltvirt.storage.verdict import Verdict
 
 log = logging.getLogger(__name__)

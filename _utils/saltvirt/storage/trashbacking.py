@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from saltvirt.core.journal import records
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import VirtError
-from saltvirt.storage import diskpaths, trash
+from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import TrashFacts
-from saltvirt.storage import unreadablechains
+from saltvirt.core.options.config import HostSettings
+from saltvirt.storage import diskpaths, trash, unreadablechains
 from saltvirt.xml.edit import readdomain
 
 REMEDY = "bring that disk back, or remove it for good (virt.trash_empty)"

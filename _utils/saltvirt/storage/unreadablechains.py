@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core.options.config import HostSettings
-from saltvirt.storage.images import cache
 from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import lifecycle, query
 from saltvirt.storage import diskpaths
+from saltvirt.storage.images import cache
 from saltvirt.xml.edit import readdomain
 
 # A network location in a header, after it was taken for a path.

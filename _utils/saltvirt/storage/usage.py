@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core.options.config import HostSettings
-from saltvirt.storage.images import cache
 from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths
-from saltvirt.storage import policies, sharing, trashbacking, unreadablechains
+from saltvirt.storage import diskpaths, policies, sharing, trashbacking, unreadablechains
+from saltvirt.storage.images import cache
 from saltvirt.storage.policies import Policy
 from saltvirt.storage.references import PROVIDERS, Host
 from saltvirt.storage.sharing import OtherHostsUsage

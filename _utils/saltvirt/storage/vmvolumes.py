@@ -8,21 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import StorageError
-from saltvirt.storage.images import tool
-from saltvirt.libvirt.storage import diskvolumes, pools
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.libvirt.storage import volumes as volumes_
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths, trash
-from saltvirt.storage import door, policies, sharing, usage
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.libvirt.storage import diskvolumes, pools
+from saltvirt.libvirt.storage import volumes as volumes_
+from saltvirt.storage import diskpaths, door, policies, sharing, trash, usage
+from saltvirt.storage.images import tool
 from saltvirt.storage.policies import Policy
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
 from saltvirt.xml import parse
-from saltvirt.xml.storage import storagevolume
-from saltvirt.xml.storage import storagepool
+from saltvirt.xml.storage import storagepool, storagevolume
 
 log = logging.getLogger(__name__)
 # Arguments of runner functions after the host, the pool and the volume.

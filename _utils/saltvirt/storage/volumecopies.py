@@ -5,16 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from saltvirt.core.errors import ImageError, StorageError
 from saltvirt.core.options import config
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import ImageError, StorageError
-from saltvirt.storage.images import validation
-from saltvirt.libvirt.storage import anybytes, volumes
 from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import lifecycle
+from saltvirt.libvirt.storage import anybytes, volumes
 from saltvirt.storage import diskpaths
-from saltvirt.xml.storage import pooldisk
-from saltvirt.xml.storage import storagevolume
+from saltvirt.storage.images import validation
+from saltvirt.xml.storage import pooldisk, storagevolume
 
 # Formats with headers that may name other files, and that are not parsed here.
 _NAMING_FORMATS = ("cow", "qcow", "qed", "vmdk")

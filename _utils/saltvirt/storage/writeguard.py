@@ -10,8 +10,7 @@ from typing import Any
 from saltvirt.core.options import config
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
-from saltvirt.storage import diskpaths
-from saltvirt.storage import policies, usage
+from saltvirt.storage import diskpaths, policies, usage
 from saltvirt.storage.verdict import Verdict
 
 _seeded: ContextVar[str | None] = ContextVar("_seeded", default=None)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.vm import profiles
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Disk, Nic
+from saltvirt.vm import profiles
 
 _URLS = ("image", "image_hash", "source_file")
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.core import arguments, nics, sshkeys
-from saltvirt.core.options import config, defaults3006
-from saltvirt.vm import profiles, valuekinds
-from saltvirt.placement import resources
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument
-from saltvirt.core.salt.lazyimport import Later
 from saltvirt.core.model import Disk, Nic, Requirements, Vm
+from saltvirt.core.options import config, defaults3006
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.salt.lazyimport import Later
 from saltvirt.core.units import size_mib
+from saltvirt.placement import resources
+from saltvirt.vm import profiles, valuekinds
 from saltvirt.xml.domain import cpu as cpu_xml
 from saltvirt.xml.domain import graphics, osboot
 

@@ -11,8 +11,8 @@ import subprocess
 from pathlib import Path
 from urllib.parse import unquote
 
-from saltvirt.core import locks
 from saltvirt.cluster.rpc import minions
+from saltvirt.core import locks
 
 from swarmkit import clock, conf
 from swarmkit.settings import OWN, ROOT

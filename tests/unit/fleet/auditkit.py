@@ -6,16 +6,25 @@ import shutil
 import askedca
 import keypairs
 from cryptography import x509
-from saltvirt.core import filecontent, wire
-from saltvirt.cluster import minionkeys, membership
-from saltvirt.cluster.rpc import minions
-from saltvirt.checks.audit.master import run
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.rpc.unresponsive import Wait
-from saltvirt.certificates.host import installed
 from saltvirt.ca import ca, policy
 from saltvirt.ca.authorities import Authorities
-from saltvirt.checks.audit.auditanswer import CertificateFacts, ConsoleFacts, DaemonFacts, DisplayFacts, HostAudit, KeyFacts, LocalFacts, RevocationFacts
+from saltvirt.certificates.host import installed
+from saltvirt.checks.audit.auditanswer import (
+    CertificateFacts,
+    ConsoleFacts,
+    DaemonFacts,
+    DisplayFacts,
+    HostAudit,
+    KeyFacts,
+    LocalFacts,
+    RevocationFacts,
+)
+from saltvirt.checks.audit.master import run
+from saltvirt.cluster import membership, minionkeys
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.rpc.unresponsive import Wait
+from saltvirt.core import filecontent, wire
 
 NOW = askedca.NOW
 HOSTS = ("hyper1", "hyper2")

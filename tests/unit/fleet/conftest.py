@@ -10,11 +10,11 @@ import keypairs
 import playedhosts
 import pytest
 import setupkit
-from saltvirt.core.journal import records
-from saltvirt.cluster import minionkeys
-from saltvirt.migration.master import migrate
-from saltvirt.cluster.cloud import Cloud
 from saltvirt.ca.authorities import Authorities
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.core.journal import records
+from saltvirt.migration.master import migrate
 
 
 @pytest.fixture

@@ -10,17 +10,16 @@ from types import SimpleNamespace
 
 import keypairs
 import told
-from saltvirt.core.salt import compat
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc import minions
+from saltvirt.core.errors import NameTaken, NoSuchVm
 from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings, MasterSettings
-from saltvirt.core.errors import NameTaken, NoSuchVm
-from saltvirt.vm.create.master import hostbuild, deploy
-from saltvirt.cluster.inventory import inventory
-from saltvirt.cluster import minionkeys, orders
-from saltvirt.cluster.rpc import minions
+from saltvirt.core.salt import compat, ordered
+from saltvirt.vm.create.master import deploy, hostbuild
 from saltvirt.vm.purge.master import purge
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt import ordered
 from test_generation import said_of
 
 SETTINGS = MasterSettings(timeout_s=1, hypervisors=["hyper*"])

@@ -13,12 +13,12 @@ from types import SimpleNamespace
 import keypairs
 import playedhosts
 from cryptography.hazmat.primitives import hashes, serialization
-from saltvirt.core.crypto import signed
-from saltvirt.core import vmfilter
-from saltvirt.core.errors import NoSuchVm, VirtError
 from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.rpc.replies import reply_from_answer
 from saltvirt.cluster.rpc.publishing import Target
+from saltvirt.cluster.rpc.replies import reply_from_answer
+from saltvirt.core import vmfilter
+from saltvirt.core.crypto import signed
+from saltvirt.core.errors import NoSuchVm, VirtError
 
 HOSTILE = "h3"
 REACHED = {

@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import told
-from saltvirt.core.protocol import effects as parts, moveprotocol
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc import hostcommands, minions
 from saltvirt.core import wire
 from saltvirt.core.errors import NoSuchVm, VirtError
+from saltvirt.core.protocol import effects as parts
+from saltvirt.core.protocol import moveprotocol
 from saltvirt.migration.master import moveexecutor, notesignatures
-from saltvirt.cluster.rpc import hostcommands, minions
-from saltvirt.cluster.inventory import inventory
 from test_generation import said_of
 
 # How a host is emptied, if nothing else is asked.

@@ -7,12 +7,12 @@ import keypairs
 import salt.version
 from askedpillar import asked
 from salt.exceptions import FileserverConfigError
-from saltvirt.cluster import minionkeys
-from saltvirt.cluster.rpc import minions
 from saltvirt.checks.setup.master import masterfacts
 from saltvirt.checks.setup.master.gaps import HINT, IMAGES, MOVING, NEEDED
-from saltvirt.placement.answers import DiskProfile, DomainTypes, NicProfile, Profiles
 from saltvirt.checks.setup.setupanswer import FolderFacts, MovingFacts
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.rpc import minions
+from saltvirt.placement.answers import DiskProfile, DomainTypes, NicProfile, Profiles
 from setupkit import HOSTS, SERVED, info
 
 NOT_LOADED = "'virt.setup_facts' is not available."

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import keypairs
 import saltvirt
-from saltvirt.core import filecontent, wire
-from saltvirt.cluster import minionkeys
-from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.cloud import Cloud
 from saltvirt.checks.setup.master import run, unsigned
-from saltvirt.cluster.rpc.unresponsive import Wait
-from saltvirt.placement.answers import DomainTypes, HostInfo
 from saltvirt.checks.setup.setupanswer import FolderFacts, MovingFacts, SetupFacts
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.rpc.unresponsive import Wait
+from saltvirt.core import filecontent, wire
+from saltvirt.placement.answers import DomainTypes, HostInfo
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTS = ("hyper1", "hyper2")

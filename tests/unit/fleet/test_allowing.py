@@ -7,14 +7,14 @@ import keypairs
 import pytest
 from askedca import ask
 from askedpillar import asked
-from saltvirt.core.salt import compat
-from saltvirt.core.errors import BadArgument, BadConfig, MasterError
-from saltvirt.certificates.master import allowing, certificates
-from saltvirt.cluster.inventory import lastseen, inventory
-from saltvirt.cluster import minionkeys, membership, orders
-from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.cloud import Cloud
 from saltvirt.ca import store
+from saltvirt.certificates.master import allowing, certificates
+from saltvirt.cluster import membership, minionkeys, orders
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.cluster.rpc import minions
+from saltvirt.core.errors import BadArgument, BadConfig, MasterError
+from saltvirt.core.salt import compat
 
 HOSTS = ["hyper1", "hyper2", "hyper3"]
 

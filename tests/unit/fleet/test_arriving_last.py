@@ -1,9 +1,9 @@
 """What its source has no more is never refused by its target."""
 
 import pytest
-from saltvirt.migration.master import moveexecutor
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core.protocol.effects import Source
+from saltvirt.migration.master import moveexecutor
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 from auditkit import NOW, console, display, key
+from saltvirt.checks.audit.auditanswer import LocalFacts, ReleaseFacts
 from saltvirt.cluster.inventory import lastseen
 from saltvirt.cluster.rpc import minions
-from saltvirt.checks.audit.auditanswer import LocalFacts, ReleaseFacts
 
 
 def test_nothing_falls_short_where_all_is_as_the_docs_say(world):

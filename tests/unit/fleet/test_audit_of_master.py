@@ -11,12 +11,12 @@ import pytest
 import salt.version
 from askedpillar import asked
 from auditkit import HOSTS, NOW
-from saltvirt.cluster import minionkeys
-from saltvirt.cluster.rpc import minions
+from saltvirt.ca import ca
 from saltvirt.checks.audit.master import run
 from saltvirt.checks.audit.master.granted import find_grants
+from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.ca import ca
+from saltvirt.cluster.rpc import minions
 from test_audit_findings import CHECKS as on_a_host
 from test_cells_that_fail import PLANTED as of_cells
 

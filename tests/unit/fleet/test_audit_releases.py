@@ -3,8 +3,8 @@
 import subprocess
 
 import pytest
-from saltvirt.checks.audit.master import releases
 from saltvirt.checks.audit.auditanswer import ReleaseFacts
+from saltvirt.checks.audit.master import releases
 
 VERSIONS = (
     "9.0.0",

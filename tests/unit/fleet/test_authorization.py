@@ -8,13 +8,13 @@ from pathlib import Path
 import keypairs
 import pytest
 import salt.version
-from saltvirt.core.salt import compat
-from saltvirt.core.crypto import keypair, sealed
-from saltvirt.core.errors import BadArgument, MasterError, NameTaken, VirtError
-from saltvirt.seeding.master import authorization
-from saltvirt.cluster import minionkeys, membership
+from saltvirt.cluster import membership, minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc.hostcommands import HostUnresponsive
+from saltvirt.core.crypto import keypair, sealed
+from saltvirt.core.errors import BadArgument, MasterError, NameTaken, VirtError
+from saltvirt.core.salt import compat
+from saltvirt.seeding.master import authorization
 
 PUBLIC = keypairs.named("a guest")[0]
 HOST = keypairs.named("a host")

@@ -1,10 +1,10 @@
 """Minions that say nothing of themselves are shown with their keys, so that one can allow them."""
 
 import keypairs
-from saltvirt.core.salt import compat
 from saltvirt.certificates.master import allowing
+from saltvirt.cluster import membership, minionkeys
 from saltvirt.cluster.inventory import lastseen
-from saltvirt.cluster import minionkeys, membership
+from saltvirt.core.salt import compat
 
 
 def test_a_bare_host_that_says_nothing_of_itself_is_shown_and_a_vm_is_not(opts, monkeypatch):

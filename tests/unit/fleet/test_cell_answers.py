@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from salt.utils.dicttrim import trim_dict
-from saltvirt.core.errors import NameTaken, NoSuchVm
 from saltvirt.cells import answers, merging
 from saltvirt.cells.answers import Hosts, ListingExtras, NameReport
-from saltvirt.cells.registry import LOCAL, CellFailed
 from saltvirt.cells.merging import NameSearch
+from saltvirt.cells.registry import LOCAL, CellFailed
 from saltvirt.cluster.inventory.listing import Look
+from saltvirt.core.errors import NameTaken, NoSuchVm
 
 UNDERSTOOD = "cell west: its answer is not understood: "
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from cellserver import OK, saying, serving
-from saltvirt.core.http import connection
-from saltvirt.core.errors import BadConfig
 from saltvirt.cells import cellclient, credentials
 from saltvirt.cells.registry import Cell, CellFailed
 from saltvirt.cells.routes import Call
+from saltvirt.core.errors import BadConfig
+from saltvirt.core.http import connection
 
 PASSWORD = "a-password-that-nobody-may-see"
 LIST = Call(fun="virt.list", arguments={"host": None, "sort": "vms"})
@@ -230,7 +230,9 @@ def test_what_is_interrupted_while_it_is_begun_may_have_begun(cell, opts, monkey
         raise KeyboardInterrupt
 
     monkeypatch.setattr(connection, "post", posted)
-    line = why(cell(1), opts, Call(fun="virt.purge", arguments={"name": "a"}), cellclient.ask_by_job)
+    line = why(
+        cell(1), opts, Call(fun="virt.purge", arguments={"name": "a"}), cellclient.ask_by_job
+    )
     assert "interrupted here; it may have begun virt.purge all the same" in line
 
 

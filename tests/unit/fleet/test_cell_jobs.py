@@ -5,10 +5,10 @@ import os
 import time
 from types import SimpleNamespace
 
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.cluster.inventory import lastseen, inventory
 from saltvirt.cells import cellside
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.core.options.config import MasterSettings
 
 JID = "20261124202137000000"
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from saltvirt.core.options import config
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.core.errors import BadArgument, BadConfig
 from saltvirt.cells import cellclient, registry, routes
 from saltvirt.cells.registry import LOCAL, Cell, CellFailed, Unusable
 from saltvirt.cells.routes import Call
+from saltvirt.core.errors import BadArgument, BadConfig
+from saltvirt.core.options import config
+from saltvirt.core.options.config import MasterSettings
 
 URL, FILE = "https://west.example:8000", "/etc/salt/cells/west"
 GIVEN = {"url": URL, "credentials": FILE}
@@ -82,7 +82,8 @@ def test_no_name_can_be_of_two_cells():
     assert list(wrong) == ["east"] and "begins like virt:cells:west:prefix" in wrong["east"]
     # What begins like both is refused; what begins like one alone is that one's.
     assert (
-        registry.find_cell("web1", made, "") == "east" and registry.find_cell("wx1", made, "") == "west"
+        registry.find_cell("web1", made, "") == "east"
+        and registry.find_cell("wx1", made, "") == "west"
     )
 
     assert set(clashing(west="w", east="w")[0]) == {"west", "east"}

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from cellserver import saying, serving
-from saltvirt.core import locks
-from saltvirt.core.errors import BadConfig, NameTaken, NoSuchVm
-from saltvirt.cluster import orders
 from saltvirt.cells import run
 from saltvirt.cells.registry import CellFailed
 from saltvirt.cells.routes import Call
+from saltvirt.cluster import orders
+from saltvirt.core import locks
+from saltvirt.core.errors import BadConfig, NameTaken, NoSuchVm
 
 SLIP = "option virt:cells:east: unknown key 'urls'"
 NOWHERE = {"hosts": {}, "traces": [], "may_have": {}, "order": None}

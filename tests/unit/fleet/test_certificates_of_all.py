@@ -3,13 +3,13 @@
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.core.errors import BadArgument, MasterError
+from saltvirt.ca.authorities import Authorities
 from saltvirt.certificates.master import certificates
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.ca.authorities import Authorities
+from saltvirt.core.errors import BadArgument, MasterError
+from saltvirt.core.options.config import MasterSettings
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 

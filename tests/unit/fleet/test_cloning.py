@@ -3,10 +3,10 @@
 import pytest
 import told
 from fleetkit import cloud as make_cloud
+from saltvirt.cluster import minionkeys
 from saltvirt.core import wire
 from saltvirt.core.errors import BadArgument, MasterError, NameTaken, NoSuchVm, VirtError
 from saltvirt.vm.clone.master import cloning
-from saltvirt.cluster import minionkeys
 
 GIVEN = {"seed_method": "nocloud"}
 

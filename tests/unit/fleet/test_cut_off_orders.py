@@ -2,14 +2,14 @@
 
 import pytest
 from fleetkit import is_tidy, key, left
-from saltvirt.core.salt import compat
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster.rpc import minions
 from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import BadArgument, NameTaken, NoHostFits, NoSuchVm, NotTakenBack
-from saltvirt.vm.create.master import hostbuild, deploy
-from saltvirt.cluster.inventory import lastseen
-from saltvirt.cluster import minionkeys, orders
+from saltvirt.core.salt import compat
 from saltvirt.migration.master import migrate
-from saltvirt.cluster.rpc import minions
+from saltvirt.vm.create.master import deploy, hostbuild
 
 
 def test_a_deployment_leaves_a_vm_and_its_key_and_no_order(cloud):

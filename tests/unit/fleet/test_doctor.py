@@ -1,16 +1,16 @@
 """The doctor looks twice, mends what it found both times, and asks before it deletes a key."""
 
 import pytest
-from saltvirt.core import wire
-from saltvirt.core.errors import BadArgument
-from saltvirt.seeding.master import authorization
-from saltvirt.cluster.inventory import lastseen, inventory
-from saltvirt.cluster import minionkeys, orders
-from saltvirt.cluster.rpc import minions
-from saltvirt.checks.doctor.master import masterfacts, mend, run
-from saltvirt.core.findings import MASTER
 from saltvirt.ca import store
 from saltvirt.checks.doctor.doctoranswer import SeenVm
+from saltvirt.checks.doctor.master import masterfacts, mend, run
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.cluster.rpc import minions
+from saltvirt.core import wire
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.findings import MASTER
+from saltvirt.seeding.master import authorization
 from test_doctor_judging import facts, loose
 
 NOW = store.utc_now()

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from saltvirt.checks.doctor.doctoranswer import DoctorFacts, LooseFile, MoveLeft, SeenVm
 from saltvirt.checks.doctor.master import hostchecks, masterchecks
 from saltvirt.checks.doctor.master.leftover import CloudFacts, MasterFacts, OrderLeft
-from saltvirt.checks.doctor.doctoranswer import DoctorFacts, LooseFile, MoveLeft, SeenVm
 
 HOSTS = ("hyper1", "hyper2", "hyper3")
 DAYS_S = 2 * 24 * 3600
@@ -181,7 +181,9 @@ def test_of_a_move_whose_other_host_is_silent_it_is_not_said_that_nobody_is_at_i
     seen = cloud(hyper1=facts(moves=[coming]))
 
     (alone,) = hostchecks.findings("hyper1", seen)
-    (beside,) = hostchecks.findings("hyper1", replace(seen, silent={"hyper3": "it does not answer"}))
+    (beside,) = hostchecks.findings(
+        "hyper1", replace(seen, silent={"hyper3": "it does not answer"})
+    )
 
     assert alone.what.endswith("and nobody is at it")
     assert beside.what.endswith("and no host that answers is at it")

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 from playedhosts import HOW, SILENT, clouds, table
-from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.vm.create.master import hostbuild
-from saltvirt.migration.master import evacuate, migrate, parallelmoves
-from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.cloud import Cloud as Master
+from saltvirt.cluster.inventory import inventory
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.migration.master import evacuate, migrate, parallelmoves
+from saltvirt.vm.create.master import hostbuild
 
 
 @pytest.fixture

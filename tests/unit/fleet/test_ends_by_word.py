@@ -3,9 +3,9 @@
 import itertools
 
 import pytest
-from saltvirt.core.errors import VirtError
-from saltvirt.cluster.inventory import lastseen, inventory
 from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.core.errors import VirtError
 from saltvirt.migration.master import migrate, recovery, settle
 
 LEFT = {"target": "h2", "autostart": True, "was": True}

@@ -2,11 +2,11 @@
 
 import playedhosts
 import pytest
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import files
 from saltvirt.core.journal import records
-from saltvirt.cluster import minionkeys, orders
 from saltvirt.migration.master import migrate, recovery, settle
-from saltvirt.cluster.cloud import Cloud
 
 
 class Killed(BaseException):

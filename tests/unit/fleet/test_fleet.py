@@ -9,16 +9,17 @@ import pytest
 import tightclouds
 import told
 from salt.utils.crypt import pem_finger
-from saltvirt.core.salt import compat
-from saltvirt.core.crypto import keypair, signed
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.core.errors import BadArgument, NameTaken
-from saltvirt.vm.create.master import hostbuild
-from saltvirt.cluster.rpc import replies as hearing, hostcommands, minions
-from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster import minionkeys, progress
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc import hostcommands, minions
+from saltvirt.cluster.rpc import replies as hearing
+from saltvirt.core.crypto import keypair, signed
+from saltvirt.core.errors import BadArgument, NameTaken
 from saltvirt.core.model import Evaluation
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.core.salt import compat
+from saltvirt.vm.create.master import hostbuild
 
 
 @pytest.mark.parametrize(

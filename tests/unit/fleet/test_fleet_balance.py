@@ -6,11 +6,11 @@ import threading
 
 import pytest
 from playedhosts import clouds
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.core.errors import BadArgument, MasterError
-from saltvirt.migration.master import rebalance, migrate, parallelmoves
-from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.core.errors import BadArgument, MasterError
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.migration.master import migrate, parallelmoves, rebalance
 
 PACE = {"max_parallel": 1, "per_host": 1}
 EVEN = {"max_moves": 5, "threshold": 0.02, "window_s": 24, **PACE}

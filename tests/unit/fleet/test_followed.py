@@ -2,8 +2,8 @@
 
 import pytest
 import test_silence
-from saltvirt.storage.master import images
 from saltvirt.cluster.rpc import minions
+from saltvirt.storage.master import images
 from test_silence import HOSTS, Bus
 
 cloud, said, silent_bus = test_silence.cloud, test_silence.said, test_silence.bus

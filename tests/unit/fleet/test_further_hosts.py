@@ -1,10 +1,10 @@
 """A VM that has gone on to a third host, and what is open, silent or lost there or before."""
 
 import pytest
-from saltvirt.core.errors import VirtError
-from saltvirt.cluster.inventory import lastseen, inventory
-from saltvirt.migration.master import migrate, recovery, settle
 from saltvirt.cluster import orders
+from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.core.errors import VirtError
+from saltvirt.migration.master import migrate, recovery, settle
 
 
 def _gone_on(made, state):
@@ -91,7 +91,9 @@ def test_a_third_host_that_is_no_hypervisor_any_more_may_have_it(made, monkeypat
     assert "h3" in lastseen.find_hosts(made.master.opts, "web")
     monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["h1", "h2", "h4"])
 
-    with pytest.raises(recovery.Unsettled, match="h3 .this master does not know it as a hypervisor"):
+    with pytest.raises(
+        recovery.Unsettled, match="h3 .this master does not know it as a hypervisor"
+    ):
         settle.settle_all(made.master, "web")
 
     assert made.where("web") == ["h3"]

@@ -5,9 +5,9 @@ import inspect
 
 import pytest
 from salt.utils.minions import CkMinions
-from saltvirt.core.salt import lookonly
 from saltvirt.checks.audit.master import saltlooks
 from saltvirt.checks.audit.master.granted import describe_grants, find_grants
+from saltvirt.core.salt import lookonly
 
 ROWS = [*lookonly.MODULES.values(), *lookonly.RUNNERS.values()]
 LOOKING = frozenset().union(*(row.looking() for row in ROWS))

@@ -5,11 +5,11 @@ import threading
 import time
 
 import pytest
-from saltvirt.core.salt import compat
-from saltvirt.core.errors import NameTaken, NoSuchVm
-from saltvirt.cluster.inventory import lastseen, inventory
+from saltvirt.cluster.inventory import inventory, lastseen
 from saltvirt.cluster.inventory.lastseen import ReportedNames
 from saltvirt.cluster.inventory.presence import VmPresence, find_hosts
+from saltvirt.core.errors import NameTaken, NoSuchVm
+from saltvirt.core.salt import compat
 
 HERE = {"hyper1": ["db", "web"], "hyper2": ["mail"]}
 
@@ -44,7 +44,10 @@ def test_a_live_answer_is_taken_and_who_is_silent_keeps_what_it_had(heard, after
 
 
 def test_a_move_puts_a_name_on_one_host():
-    assert lastseen.place_name(HERE, "web", "hyper2") == {"hyper1": ["db"], "hyper2": ["mail", "web"]}
+    assert lastseen.place_name(HERE, "web", "hyper2") == {
+        "hyper1": ["db"],
+        "hyper2": ["mail", "web"],
+    }
     assert lastseen.place_name(HERE, "mail", None) == {"hyper1": ["db", "web"]}
 
 

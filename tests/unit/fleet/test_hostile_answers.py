@@ -19,14 +19,14 @@ import salt.loader
 from hostilehost import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt.core.salt import compat
 from saltvirt import fleet
-from saltvirt.vm.create.master import hostbuild
-from saltvirt.migration.master import moveexecutor, evacuate
+from saltvirt.cluster import cloud as clouds
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.rpc import minions
+from saltvirt.core.salt import compat
 from saltvirt.entry import runners
-from saltvirt.cluster import cloud as clouds
+from saltvirt.migration.master import evacuate, moveexecutor
+from saltvirt.vm.create.master import hostbuild
 from sizes import sizes
 
 # What is imported when it is used would be compiled, and written, in the middle of a test.

@@ -9,13 +9,12 @@ import test_hostile_answers as hostile
 from hostilehost import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt.core import filecontent, wire
-from saltvirt.cluster.inventory import inventory
-from saltvirt.checks.doctor.master import masterfacts
-from saltvirt.checks.doctor.master import run
+from saltvirt.checks.doctor.doctoranswer import SeenVm
+from saltvirt.checks.doctor.master import masterfacts, run
 from saltvirt.checks.setup.master import masterfacts as setupfacts
 from saltvirt.checks.setup.master import unsigned
-from saltvirt.checks.doctor.doctoranswer import SeenVm
+from saltvirt.cluster.inventory import inventory
+from saltvirt.core import filecontent, wire
 from sizes import sizes
 from test_doctor_judging import facts, loose
 

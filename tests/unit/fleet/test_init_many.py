@@ -6,11 +6,11 @@ import time
 
 import pytest
 from fleetkit import is_tidy, key
-from saltvirt.core.journal import records
-from saltvirt.core.errors import BadArgument, NameTaken, ReservationRefused, VirtError
-from saltvirt.vm.create.master import deploy
-from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.inventory import inventory
+from saltvirt.core.errors import BadArgument, NameTaken, ReservationRefused, VirtError
+from saltvirt.core.journal import records
+from saltvirt.vm.create.master import deploy
 from saltvirt.vm.create.master.many import manyrequest, planning, run
 from saltvirt.vm.create.master.many.outcome import Call, NotAllBuilt
 

@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-from saltvirt.core.salt import compat
 from saltvirt.cluster import minionkeys
+from saltvirt.core.salt import compat
 
 
 class Cache:

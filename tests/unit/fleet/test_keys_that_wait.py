@@ -6,9 +6,9 @@ import keypairs
 import pytest
 from hostiletext import steering
 from salt.utils.crypt import pem_finger
-from saltvirt.core.errors import BadArgument
 from saltvirt.certificates.master import allowing
 from saltvirt.cluster import candidates
+from saltvirt.core.errors import BadArgument
 
 
 def test_keys_that_wait_are_shown_as_their_hosts_show_them(opts, tmp_path):

@@ -10,11 +10,11 @@ import tightclouds
 import told
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, x25519
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, listing
 from saltvirt.core.crypto import signed
 from saltvirt.core.options.config import MasterSettings
-from saltvirt.cluster.inventory import inventory, listing
 from saltvirt.migration.master import recovery, settle
-from saltvirt.cluster.cloud import Cloud
 from saltvirt.placement import generation, requirements
 
 ROOT = Path(__file__).resolve().parents[3]

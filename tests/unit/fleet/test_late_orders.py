@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 from fleetkit import is_tidy, key, left
-from saltvirt.core.journal import records
-from saltvirt.core.errors import NameTaken, VirtError
-from saltvirt.vm.create.master import hostbuild, deploy
-from saltvirt.cluster.rpc import minions
 from saltvirt.cluster import orders
-from saltvirt.vm.purge.master import purge
+from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive
+from saltvirt.core.errors import NameTaken, VirtError
+from saltvirt.core.journal import records
 from saltvirt.core.salt import ordered
+from saltvirt.vm.create.master import deploy, hostbuild
+from saltvirt.vm.purge.master import purge
 
 GIVEN_UP = "the master has given this order up"
 

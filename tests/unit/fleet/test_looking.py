@@ -1,13 +1,13 @@
 """Look at some hypervisors and VMs, sorted, a page of them; what is not shown is not asked."""
 
 import pytest
-from saltvirt.core import vmfilter
-from saltvirt.core.options.config import HostSettings, MasterSettings
-from saltvirt.core.errors import BadArgument
-from saltvirt.cluster.inventory import lastseen, inventory, listing
 from saltvirt.cluster import minionkeys
-from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen, listing
+from saltvirt.cluster.rpc import minions
+from saltvirt.core import vmfilter
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.options.config import HostSettings, MasterSettings
 from saltvirt.libvirt import connect
 from saltvirt.vm.show.host import inspect
 from test_generation import said_of
@@ -300,7 +300,9 @@ def test_the_vms_of_a_host_that_was_shut_out_are_shown_as_they_were_last_seen(
 ):
     listing.listed(cloud, listing.Look())
     minionkeys.accept(cloud.opts, "gone", "a key")
-    lastseen.refresh(cloud.opts, lastseen.ReportedNames(whole={"gone": ["mail"], "deleted": ["old"]}))
+    lastseen.refresh(
+        cloud.opts, lastseen.ReportedNames(whole={"gone": ["mail"], "deleted": ["old"]})
+    )
 
     assert listing.listed(cloud, listing.Look())["last_seen"] == {"gone": ["mail"]}
     assert "last_seen" not in listing.listed(cloud, listing.Look(hosts=("hyper*",)))

@@ -3,15 +3,15 @@
 import fleetkit
 import keypairs
 import pytest
-from saltvirt.core.salt import compat
-from saltvirt.core.errors import BadArgument, NameTaken, NoSuchVm
-from saltvirt.cluster.inventory import locate, lastseen, inventory
 from saltvirt.cluster import minionkeys
-from saltvirt.migration.master import migrate, settle
+from saltvirt.cluster.inventory import inventory, lastseen, locate
 from saltvirt.cluster.rpc import minions
-from saltvirt.vm.guest.master import reachvm
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.core.errors import BadArgument, NameTaken, NoSuchVm
+from saltvirt.core.salt import compat
 from saltvirt.core.wire import BadAnswer
+from saltvirt.migration.master import migrate, settle
+from saltvirt.vm.guest.master import reachvm
 
 SHOWN = {"cpu": 1, "mem": 1024, "state": "running", "graphics": {}, "disks": {}, "nics": {}}
 NOWHERE = {**SHOWN, "addresses": [], "addresses_from": None, "ssh_user": "debian", "login": "x"}

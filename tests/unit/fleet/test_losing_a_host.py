@@ -4,10 +4,10 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
-from saltvirt.migration.master import moveexecutor, recovery
-from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import minions
 from saltvirt.core.protocol.effects import Elsewhere, Source, Target
+from saltvirt.migration.master import moveexecutor, recovery
 
 HOSTS = moveexecutor.MoveHosts(source="hyper1", target="hyper2")
 HANDED = {"source": asdict(Source(phase="handing", has=True)), "target": asdict(Target())}

@@ -1,8 +1,8 @@
 """Hosts that never come back, or come back after all: what the operator's word ends."""
 
 import pytest
-from saltvirt.core.errors import MasterError, VirtError
 from saltvirt.cluster import minionkeys, orders
+from saltvirt.core.errors import MasterError, VirtError
 from saltvirt.migration.master import migrate, recovery, settle
 
 PLANNED = {"target": "h2", "autostart": True, "was": True}
@@ -81,7 +81,9 @@ def test_of_a_source_that_is_lost_while_it_sends_nothing_that_runs_has_come(two,
     said = cut_off(two, master, "h1", "virt.migrate")
     assert said.endswith("or if h1 never comes back, with keep=h2")
 
-    with pytest.raises(recovery.Unsettled, match="nothing that could run has come to h2.* force=True"):
+    with pytest.raises(
+        recovery.Unsettled, match="nothing that could run has come to h2.* force=True"
+    ):
         settled(master, keep="h2")
     assert settled(master, keep="h2", force=True) == (
         "was given up with h1: h2 has nothing of it any more"
@@ -102,7 +104,9 @@ def test_what_has_not_come_whole_is_given_up_with_its_source_by_force(two, maste
         raise VirtError("VM 'web' has not come here whole: /srv/web.raw is missing")
 
     two.before["h2", "virt.migrate_step arrive"] = refuse
-    with pytest.raises(recovery.Unsettled, match="web.raw is missing; bring back .* force=True too"):
+    with pytest.raises(
+        recovery.Unsettled, match="web.raw is missing; bring back .* force=True too"
+    ):
         settled(master, keep="h2")
     assert "was given up with h1" in settled(master, keep="h2", force=True)
 
@@ -113,7 +117,9 @@ def test_a_move_whose_hosts_are_both_lost_is_forgotten_by_force(two, master):
     cut_off(two, master, "h1", "virt.migrate")
     two.silent = {"h1", "h2"}
 
-    with pytest.raises(recovery.Unsettled, match="if neither host ever comes back, with force=True"):
+    with pytest.raises(
+        recovery.Unsettled, match="if neither host ever comes back, with force=True"
+    ):
         settled(master)
     said = settled(master, force=True)
 

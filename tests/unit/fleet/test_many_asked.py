@@ -2,7 +2,7 @@
 
 import pytest
 from saltvirt.core.errors import BadArgument
-from saltvirt.vm.create.master.many import manyrequest, lines
+from saltvirt.vm.create.master.many import lines, manyrequest
 from saltvirt.vm.create.master.many.turns import Turns
 
 NIC = {"name": "eth0", "source": "br0", "mac": "52:00:00:00:00:01"}

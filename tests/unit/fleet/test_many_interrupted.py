@@ -7,9 +7,9 @@ import time
 
 import pytest
 from fleetkit import is_tidy
+from saltvirt.cluster import minionkeys
 from saltvirt.core import undo
 from saltvirt.core.errors import MasterError
-from saltvirt.cluster import minionkeys
 from saltvirt.vm.create.master.many import builds, run
 from saltvirt.vm.create.master.many.outcome import NotAllBuilt
 from test_init_many import built, failing

@@ -1,8 +1,8 @@
 """What virt.init_many says of VMs that have no place: why of each host, and what helps."""
 
 import pytest
-from saltvirt.core.errors import ReservationRefused, VirtError
 from saltvirt.cluster import orders
+from saltvirt.core.errors import ReservationRefused, VirtError
 from saltvirt.vm.create.master.many import manyrequest, run
 from saltvirt.vm.create.master.many.outcome import Call, NotAllBuilt
 

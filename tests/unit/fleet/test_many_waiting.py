@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 from askedpillar import asked
-from saltvirt.core.salt import compat
-from saltvirt.core.options.config import MasterSettings
 from saltvirt.cluster import minionkeys
-from saltvirt.cluster.rpc import pings, unsignedreplies
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import pings, unsignedreplies
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.core.salt import compat
 from saltvirt.vm.create.master.many import minionwaits
 
 

@@ -6,8 +6,8 @@ import logging
 import asloaded
 import pytest
 import salt.config
-from saltvirt.cluster import masterconfig, membership
 from saltvirt.ca import answer
+from saltvirt.cluster import masterconfig, membership
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+from saltvirt.ca import backup, store
+from saltvirt.cluster import orders
+from saltvirt.cluster.inventory import lastseen
 from saltvirt.core import files, locks
 from saltvirt.core.errors import MasterError
-from saltvirt.cluster.inventory import lastseen
 from saltvirt.core.salt import masteruser
-from saltvirt.cluster import orders
 from saltvirt.entry import runners
-from saltvirt.ca import backup, store
 
 USER = pwd.getpwnam("nobody")
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -2,9 +2,9 @@
 
 import pytest
 import salt.cache
-from saltvirt.core.errors import BadArgument
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.rpc import matching
+from saltvirt.core.errors import BadArgument
 
 HOSTS = ["hyper1", "hyper2", "hyper3"]
 GUESTS = [f"web{n}" for n in range(1, 21)]

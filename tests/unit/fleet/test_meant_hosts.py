@@ -4,13 +4,13 @@ from functools import partial
 
 import keypairs
 import pytest
-from saltvirt.core.errors import BadArgument
-from saltvirt.certificates.master import allowing
-from saltvirt.seeding.master import authorization
-from saltvirt.migration.master import evacuate, restore
-from saltvirt.storage.master import images, trash
-from saltvirt.cluster import minionkeys
 from saltvirt.ca import store
+from saltvirt.certificates.master import allowing
+from saltvirt.cluster import minionkeys
+from saltvirt.core.errors import BadArgument
+from saltvirt.migration.master import evacuate, restore
+from saltvirt.seeding.master import authorization
+from saltvirt.storage.master import images, trash
 
 
 @pytest.mark.parametrize("do", [allowing.allow, partial(allowing.disallow, now=store.utc_now())])

@@ -10,11 +10,11 @@ import pytest
 import salt.config
 import salt.loader
 from salt.utils.minions import CkMinions
-from saltvirt.core.errors import BadArgument, BadConfig, MasterError
+from saltvirt.cluster import membership, minionkeys
 from saltvirt.cluster.inventory import lastseen
-from saltvirt.cluster import minionkeys, membership
-from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.membership import Members
+from saltvirt.cluster.rpc import minions
+from saltvirt.core.errors import BadArgument, BadConfig, MasterError
 
 IDS = ["guest", "hyper1", "hyper2", "hyper10", "rack1.example.org", "web1"]
 GROUPS = {

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from fetching import served
-from saltvirt.seeding.shared import minionpackages
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.core.errors import BadArgument, MasterError
-from saltvirt.seeding.master import minionfiles, minionsource
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.core.errors import BadArgument, MasterError
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.seeding.master import minionfiles, minionsource
+from saltvirt.seeding.shared import minionpackages
 
 XZ = b"\xfd7zXZ\0"
 VERSION = "3006.1"

@@ -4,13 +4,13 @@ import re
 import shlex
 
 import pytest
-from saltvirt.core.journal import records
-from saltvirt.core.errors import VirtError
-from saltvirt.migration.master import migrate, settle
-from saltvirt.cluster import orders
-from saltvirt.checks.doctor.master import leftover, mend
-from saltvirt.core.findings import MASTER
 from saltvirt.ca import store
+from saltvirt.checks.doctor.master import leftover, mend
+from saltvirt.cluster import orders
+from saltvirt.core.errors import VirtError
+from saltvirt.core.findings import MASTER
+from saltvirt.core.journal import records
+from saltvirt.migration.master import migrate, settle
 
 NAMES = ["my vm", "Windows 10 (Büro)", "a..b", "x" * 100, "%41", "Ж" * 120]
 

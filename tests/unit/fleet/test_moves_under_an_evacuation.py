@@ -5,9 +5,9 @@ import signal
 
 import playedhosts
 import pytest
-from saltvirt.migration.master import evacuate
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.migration.master import evacuate
 
 
 def test_a_vm_in_the_middle_of_a_move_is_not_called_stopped(opts, monkeypatch):

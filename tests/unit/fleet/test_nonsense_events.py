@@ -6,13 +6,13 @@ import keypairs
 import pytest
 import salt.payload
 from salt.utils.event import SaltEvent
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc import eventbus, minions, pings
 from saltvirt.core.crypto import signed
 from saltvirt.core.options.config import MasterSettings
 from saltvirt.vm.create.master import minionwait
-from saltvirt.cluster.rpc import eventbus, minions, pings
-from saltvirt.cluster.inventory import inventory
-from saltvirt.cluster import minionkeys
-from saltvirt.cluster.cloud import Cloud
 
 STAMP = {"_stamp": "2026-11-25T21:06:56.581679+00:00"}
 

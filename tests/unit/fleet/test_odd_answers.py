@@ -4,17 +4,18 @@ import json
 
 import keypairs
 import pytest
-from saltvirt.core.journal import records
-from saltvirt.core.crypto import signed
-from saltvirt.core import wire
-from saltvirt.core.options.config import MasterSettings
 from saltvirt.certificates.master import certificates
-from saltvirt.migration.master import moveexecutor, evacuate
-from saltvirt.cluster.rpc import replies as hearing, hostcommands, minions
-from saltvirt.storage.master import images
 from saltvirt.cluster import progress
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import hostcommands, minions
+from saltvirt.cluster.rpc import replies as hearing
+from saltvirt.core import wire
+from saltvirt.core.crypto import signed
+from saltvirt.core.journal import records
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.migration.master import evacuate, moveexecutor
 from saltvirt.placement.answers import Figures
+from saltvirt.storage.master import images
 
 HUGE = 2.0**63
 

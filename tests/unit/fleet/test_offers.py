@@ -5,12 +5,12 @@ from dataclasses import replace
 import fleetkit
 import pytest
 import told
-from saltvirt.core.options import config
-from saltvirt.core.errors import NameTaken, NoHostFits, ReservationRefused
-from saltvirt.vm.create.master import deploy
-from saltvirt.cluster.inventory import lastseen, inventory
+from saltvirt.cluster.inventory import inventory, lastseen
 from saltvirt.cluster.rpc import minions
+from saltvirt.core.errors import NameTaken, NoHostFits, ReservationRefused
+from saltvirt.core.options import config
 from saltvirt.placement.brief import rank
+from saltvirt.vm.create.master import deploy
 
 FACTS, WHOLE = "virt.placement_facts", "virt.host_info"
 COUNT, SAMPLE = 12, 4

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from playedhosts import HOW, clouds, table
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 from saltvirt.core.errors import MasterError
 from saltvirt.migration.master import evacuate, notesignatures, restore
-from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 
 HOME = {"max_parallel": 2}
 LINE = (

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from saltvirt.core import locks
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.core.errors import MasterError
-from saltvirt.storage.master import images
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.cloud import Cloud
+from saltvirt.core import locks
+from saltvirt.core.errors import MasterError
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.storage.master import images
 
 HOSTS = {
     "hyper1": {"a": ["web"], "b": []},

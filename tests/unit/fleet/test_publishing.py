@@ -1,9 +1,9 @@
 """Whom a job is published for, and how its target is written, which each of them gets."""
 
 import pytest
-from saltvirt.core.errors import MasterError
-from saltvirt.cluster.rpc import publishing
 from saltvirt.cluster.membership import Members
+from saltvirt.cluster.rpc import publishing
+from saltvirt.core.errors import MasterError
 
 HOSTS = [f"hyper{number:04}" for number in range(120)]
 GUESTS = [f"web{number}" for number in range(500)]

@@ -4,15 +4,15 @@ import json
 
 import pytest
 from fleetkit import die, is_tidy, key, killed, left
-from saltvirt.core.crypto import keypair
-from saltvirt.core import locks
-from saltvirt.core.journal import records
-from saltvirt.core.errors import BadArgument, NameTaken, NoSuchVm
-from saltvirt.vm.create.master import hostbuild
-from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster import minionkeys, orders
-from saltvirt.migration.master import recovery
+from saltvirt.cluster.inventory import inventory
+from saltvirt.core import locks
+from saltvirt.core.crypto import keypair
+from saltvirt.core.errors import BadArgument, NameTaken, NoSuchVm
+from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import MoveOrderFacts, OrderFacts
+from saltvirt.migration.master import recovery
+from saltvirt.vm.create.master import hostbuild
 
 
 def test_a_purge_killed_before_the_keys_deletion_is_finished_by_the_next(cloud):

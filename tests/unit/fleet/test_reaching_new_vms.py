@@ -3,13 +3,13 @@
 import fleetkit
 import pytest
 from askedpillar import asked
-from saltvirt.core.salt import compat
-from saltvirt.core.errors import MasterError, VirtError
-from saltvirt.vm.create.master import minionwait, deploy
-from saltvirt.cluster.rpc import minions
-from saltvirt.vm.guest.master import reachvm
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.core.errors import MasterError, VirtError
+from saltvirt.core.salt import compat
+from saltvirt.vm.create.master import deploy, minionwait
+from saltvirt.vm.guest.master import reachvm
 
 VM = {"addresses": ["192.0.2.7"], "ssh_user": "debian"}
 

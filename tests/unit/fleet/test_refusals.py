@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import keypairs
 import pytest
-from saltvirt.core.crypto import signed
-from saltvirt.cluster.rpc import hostcommands
-from saltvirt.cluster import minionkeys, membership
+from saltvirt.cluster import membership, minionkeys
 from saltvirt.cluster.refusals import Refusals
+from saltvirt.cluster.rpc import hostcommands
+from saltvirt.core.crypto import signed
 
 ROOT = Path(__file__).resolve().parents[3]
 LOG = logging.getLogger("saltvirt.test")

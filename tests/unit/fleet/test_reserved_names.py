@@ -2,8 +2,8 @@
 
 import fleetkit
 import pytest
+from saltvirt.cluster import membership, minionkeys
 from saltvirt.core.errors import BadArgument
-from saltvirt.cluster import minionkeys, membership
 
 NAMES = ["hyper9", "HYPER9", "hyper1"]
 

@@ -4,10 +4,10 @@ import errno
 
 import pytest
 from playedhosts import HOW, clouds, table
-from saltvirt.vm.create.master import hostbuild
-from saltvirt.migration.master import evacuate, restore
-from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster import minionkeys
+from saltvirt.cluster.inventory import inventory
+from saltvirt.migration.master import evacuate, restore
+from saltvirt.vm.create.master import hostbuild
 
 HOME = {"max_parallel": 2}
 

@@ -9,10 +9,10 @@ from contextlib import redirect_stdout
 import pytest
 import salt.version
 from salt.utils.event import NamespacedEvent
-from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.cluster import progress
-from saltvirt.entry import runners
 from saltvirt.cells import cellside, run
+from saltvirt.cluster import progress
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.entry import runners
 
 __context__ = {}
 __opts__ = {"user": "root", "max_event_size": 1 << 20}

@@ -3,13 +3,13 @@
 import re
 
 import pytest
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import records
-from saltvirt.core.errors import BadArgument, NameTaken, NoHostFits, VirtError
-from saltvirt.migration.master import moveexecutor, migrate, recovery, settle
-from saltvirt.cluster.rpc import hostcommands
 from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud as Master
+from saltvirt.cluster.rpc import hostcommands
+from saltvirt.core.errors import BadArgument, NameTaken, NoHostFits, VirtError
+from saltvirt.core.journal import records
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.migration.master import migrate, moveexecutor, recovery, settle
 
 CALLS = [
     ("h1", "virt.migrate_begin"),
@@ -140,7 +140,9 @@ def test_an_interruption_whose_move_cannot_be_settled_says_how(two, master):
         raise KeyboardInterrupt
 
     two.after["h1", "virt.migrate"] = interrupt
-    with pytest.raises(recovery.Unsettled, match=r"h2 \(it does not answer\) cannot be asked\. Noth"):
+    with pytest.raises(
+        recovery.Unsettled, match=r"h2 \(it does not answer\) cannot be asked\. Noth"
+    ):
         move(master)
 
 
@@ -155,7 +157,9 @@ def test_a_vm_that_its_target_loses_while_it_comes_is_on_its_source_as_before(tw
 def test_an_older_host_is_named_with_what_brings_it_up_to_date(two, master):
     two.before["h1", "virt.migrate_begin"] = _old
 
-    with pytest.raises(moveexecutor.MoveFailed, match="h1 has an older version.*salt h1 saltutil.sync"):
+    with pytest.raises(
+        moveexecutor.MoveFailed, match="h1 has an older version.*salt h1 saltutil.sync"
+    ):
         move(master)
     assert is_over(two, master, "h1")
 
@@ -254,7 +258,9 @@ def test_what_may_be_all_there_is_goes_by_force_alone(two, master, source):
     two.arrivals["h2", "web"] = {"token": "t1", "phase": "refused", "source": source}
     two.put("web", "h2", state="shutdown")
 
-    with pytest.raises(recovery.Unsettled, match="may be all there is of it.* force=True") as caught:
+    with pytest.raises(
+        recovery.Unsettled, match="may be all there is of it.* force=True"
+    ) as caught:
         settled(master)
     knows = "h1 does not have all of it" if source else "no host that answers knows of sending it"
     assert knows in str(caught.value) and two.where("web") == ["h2"]
@@ -342,8 +348,16 @@ def test_a_host_that_answers_is_not_lost(two, master):
 @pytest.mark.parametrize(
     ("source", "target", "says"),
     [
-        (moveprotocol.Source(phase="handing", is_moving=True), moveprotocol.Target(), "h1 is still send"),
-        (moveprotocol.Source(phase="handing"), moveprotocol.Target(is_live=True), "h2 is still taking it"),
+        (
+            moveprotocol.Source(phase="handing", is_moving=True),
+            moveprotocol.Target(),
+            "h1 is still send",
+        ),
+        (
+            moveprotocol.Source(phase="handing"),
+            moveprotocol.Target(is_live=True),
+            "h2 is still taking it",
+        ),
         (
             moveprotocol.Source(phase="handing"),
             moveprotocol.Target(phase="ready", has=True),
@@ -364,7 +378,11 @@ def test_a_host_that_answers_is_not_lost(two, master):
             moveprotocol.Target(phase="ready"),
             "h2 has lost the memory .*virsh define FILE on h2, virsh destroy web on the source;",
         ),
-        (moveprotocol.Source(), "it does not answer", r"^h2 \(it does not answer\) cannot be asked$"),
+        (
+            moveprotocol.Source(),
+            "it does not answer",
+            r"^h2 \(it does not answer\) cannot be asked$",
+        ),
     ],
 )
 def test_what_a_move_waits_for_is_said_in_words(master, source, target, says):
@@ -380,5 +398,7 @@ def test_a_vm_that_was_kept_nowhere_and_has_ended_keeps_the_files_that_came():
     come = moveprotocol.Target(phase="ready")
 
     assert moveprotocol.next_step(gone, come) == moveprotocol.KEEP
-    assert moveprotocol.next_step(gone, moveprotocol.Target(phase="ready", is_empty=True)) == "refuse"
+    assert (
+        moveprotocol.next_step(gone, moveprotocol.Target(phase="ready", is_empty=True)) == "refuse"
+    )
     assert moveprotocol.next_step(moveprotocol.Source(phase="handing", has=True), come) == "refuse"

@@ -1,10 +1,10 @@
 """Moves that cannot come to an end by themselves: what is said of them, and what force does."""
 
 import pytest
-from saltvirt.core.journal import records
-from saltvirt.core.errors import VirtError
-from saltvirt.migration.master import moveexecutor, migrate, recovery, settle
 from saltvirt.cluster import orders
+from saltvirt.core.errors import VirtError
+from saltvirt.core.journal import records
+from saltvirt.migration.master import migrate, moveexecutor, recovery, settle
 
 # What a host says of a record that cannot be read, beside why.
 UNREADABLE = {
@@ -63,7 +63,9 @@ def test_a_host_is_not_given_up_for_another_if_nobody_knows_it(two, master):
     two.arrivals["h2", "web"] = {"token": "t1", "phase": "ready", "source": None}
     two.hosts["h1"].clear()
 
-    with pytest.raises(recovery.Unsettled, match="no host .* knows of sending VM 'web'.* keep= out"):
+    with pytest.raises(
+        recovery.Unsettled, match="no host .* knows of sending VM 'web'.* keep= out"
+    ):
         settled(master, "web", keep="h2")
     with pytest.raises(recovery.Unsettled, match="keep: 'h1'; one of h2$"):
         settled(master, "web", keep="h1")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from hostiletext import steering
-from saltvirt.core.errors import BadArgument
-from saltvirt.cluster.inventory import lastseen
-from saltvirt.cluster.rpc import unresponsive
 from saltvirt.checks.setup.master import gaps, masterfacts, run
 from saltvirt.checks.setup.master.gaps import LEVELS, MOVING, NEEDED, ORDER, Gap
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster.rpc import unresponsive
+from saltvirt.core.errors import BadArgument
 from setupgaps import (
     NOT_LOADED,
     PLANTED,

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import salt.config
 import salt.loader
-from saltvirt.core.salt import optional
 from saltvirt.checks.setup.master import masterfacts, run, unloaded, unsigned
+from saltvirt.core.salt import optional
 from saltvirt.libvirt import connect
 from setupgaps import NOT_LOADED
 from setupkit import ROOT

@@ -3,12 +3,12 @@
 import msgpack
 import pytest
 from askedca import ask
-from saltvirt.core.salt import compat
-from saltvirt.core.errors import MasterError, NameTaken
-from saltvirt.certificates.master import allowing, certificates
-from saltvirt.seeding.master import authorization
-from saltvirt.cluster import candidates, minionkeys, membership
 from saltvirt.ca import store
+from saltvirt.certificates.master import allowing, certificates
+from saltvirt.cluster import candidates, membership, minionkeys
+from saltvirt.core.errors import MasterError, NameTaken
+from saltvirt.core.salt import compat
+from saltvirt.seeding.master import authorization
 from test_allowing import master, secured, states, told  # noqa: F401 (fixtures)
 
 PLANTED = msgpack.packb({"a": 1})

@@ -9,14 +9,13 @@ from types import SimpleNamespace
 import keypairs
 import pytest
 from salt.exceptions import SaltClientError
-from saltvirt.core.crypto import signed
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.core.errors import NoSuchVm
-from saltvirt.cluster.rpc import eventbus
-from saltvirt.cluster.rpc import replies, minions, unresponsive
-from saltvirt.cluster.inventory import lastseen, inventory
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.cluster.rpc import eventbus, minions, replies, unresponsive
+from saltvirt.core.crypto import signed
+from saltvirt.core.errors import NoSuchVm
+from saltvirt.core.options.config import MasterSettings
 
 HOSTS = ["hyper1", "hyper2", "hyper3"]
 NOT_HERE = {"state": None, "building": False, "unfinished": False}
@@ -369,7 +368,9 @@ def test_who_answers_again_and_who_is_not_a_host_any_more_is_forgotten(bus, clou
     assert json.loads(path.read_text())["since"] == {}
     asked = unresponsive.record_silence(opts, ["old"], ["old"], lambda _host: True)
     assert list(asked) == ["old"]
-    assert unresponsive.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
+    assert unresponsive.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {
+        "hyper1"
+    }
 
 
 def test_a_line_of_many_names_some_and_counts_the_others():
@@ -386,7 +387,9 @@ def test_a_file_that_cannot_be_read_is_written_anew(opts, caplog):
     path.parent.mkdir(parents=True)
     path.write_text("{")
 
-    assert unresponsive.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
+    assert unresponsive.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {
+        "hyper1"
+    }
     assert "is written anew" in caplog.text and json.loads(path.read_text())["version"] == 1
 
 

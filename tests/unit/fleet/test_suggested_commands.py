@@ -4,11 +4,11 @@ import shlex
 
 import pytest
 from playedhosts import HOW, clouds
-from saltvirt.migration.master import evacuate, override, evacuationnotes
-from saltvirt.cluster.inventory import presence
+from saltvirt.checks.doctor.doctoranswer import DoctorFacts, MoveLeft
 from saltvirt.checks.doctor.master import hostchecks, masterchecks
 from saltvirt.checks.doctor.master.leftover import CloudFacts, MasterFacts
-from saltvirt.checks.doctor.doctoranswer import DoctorFacts, MoveLeft
+from saltvirt.cluster.inventory import presence
+from saltvirt.migration.master import evacuate, evacuationnotes, override
 
 # libvirt takes all but a slash and a line break.
 NAME = "web1;id>x '$(id)' #"

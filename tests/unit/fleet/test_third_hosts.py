@@ -3,8 +3,8 @@
 import playedhosts
 import pytest
 from saltvirt.cluster import minionkeys
-from saltvirt.migration.master import migrate, recovery, settle
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.migration.master import migrate, recovery, settle
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 import told
+from saltvirt.placement.answers import NicPlace, NicProfile
 from saltvirt.vm import spec
 from saltvirt.vm.create.master import deploy
-from saltvirt.placement.answers import NicPlace, NicProfile
 
 FLEET = Path(__file__).parents[2] / "data/fleets/three.json"
 ETH0 = NicPlace(type="network", on="default", tagged=False, switched=False)

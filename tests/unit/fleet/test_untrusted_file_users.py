@@ -1,12 +1,12 @@
 """All hosts are asked about files on storage that they share; what they answer is not believed."""
 
 import pytest
-from saltvirt.core.errors import MasterError
-from saltvirt.storage.master import fileusers
 from saltvirt.cluster.inventory import inventory
-from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 from saltvirt.cluster.inventory.surveys import Survey
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.core.errors import MasterError
 from saltvirt.placement.answers import FileUsers
+from saltvirt.storage.master import fileusers
 
 PATH = "/mnt/shared/web1.qcow2"
 

@@ -2,12 +2,12 @@
 
 import pytest
 from playedhosts import clouds
-from saltvirt.core.errors import MasterError, NoHostFits
 from saltvirt.certificates.master import allowing
-from saltvirt.cluster.inventory import lastseen
 from saltvirt.cluster import minionkeys
-from saltvirt.migration.master import migrate
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.core.errors import MasterError, NoHostFits
+from saltvirt.migration.master import migrate
 from test_allowing import master, now, secured, told
 from test_output import outputter
 

@@ -4,15 +4,15 @@ import re
 
 import fleetkit
 import pytest
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.core.errors import MasterError
-from saltvirt.vm.create.master import minionwait, deploy
-from saltvirt.cluster.rpc import hostcommands, minions
-from saltvirt.vm.guest.master import reachvm
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import hostcommands, minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.core.errors import MasterError
+from saltvirt.core.options.config import MasterSettings
+from saltvirt.vm.create.master import deploy, minionwait
 from saltvirt.vm.create.master.many import run
 from saltvirt.vm.create.master.many.outcome import Call
+from saltvirt.vm.guest.master import reachvm
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 import fleetkit
 import pytest
-from saltvirt.seeding.shared import minionpackages
-from saltvirt.core.errors import MasterError
-from saltvirt.vm.create.master import minionwait, deploy
-from saltvirt.cluster.rpc import minions, pings
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import minions, pings
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.core.errors import MasterError
+from saltvirt.seeding.shared import minionpackages
+from saltvirt.vm.create.master import deploy, minionwait
 
 LINE = minionpackages.NO_MINION
 

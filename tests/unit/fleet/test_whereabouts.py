@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pytest
 from playedhosts import HOW
-from saltvirt.core.salt import compat
-from saltvirt.core.errors import NameTaken, NoSuchVm
-from saltvirt.seeding.master import authorization
-from saltvirt.migration.master import moveexecutor, evacuate, migrate
-from saltvirt.cluster.inventory import locate, lastseen, inventory, surveys, whereabouts
 from saltvirt.cluster import minionkeys, orders
-from saltvirt.cluster.rpc import minions, unresponsive
-from saltvirt.cluster.rpc.replies import Reply
-from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.cluster.inventory import inventory, lastseen, locate, surveys, whereabouts
 from saltvirt.cluster.inventory.presence import VmPresence
 from saltvirt.cluster.inventory.whereabouts import Whereabouts
+from saltvirt.cluster.rpc import minions, unresponsive
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.cluster.rpc.replies import Reply
+from saltvirt.core.errors import NameTaken, NoSuchVm
 from saltvirt.core.journal.recordfacts import MoveOrderFacts
+from saltvirt.core.salt import compat
+from saltvirt.migration.master import evacuate, migrate, moveexecutor
+from saltvirt.seeding.master import authorization
 
 STATES = (None, "shutdown", "crashed", "paused", "running", "unknown")
 SIGHTINGS = [

@@ -7,8 +7,8 @@ import subprocess
 import hostile
 import pytest
 from saltvirt.core.errors import ImageError
-from saltvirt.storage.images import qcow2
 from saltvirt.storage import diskpaths
+from saltvirt.storage.images import qcow2
 
 BACKING_FORMAT, UNKNOWN = 0xE2792ACA, 0x12345678
 

@@ -14,11 +14,11 @@ from fetching import obtain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt.core import files, writelimit
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, ImageError, StorageError
-from saltvirt.storage.images import cache, clone, qcow2, removal, source, validation
 from saltvirt.core.model import Disk
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.units import MIB
+from saltvirt.storage.images import cache, clone, qcow2, removal, source, validation
 
 DISK = Disk(name="system", target="vda", size_mib=64)
 ROOM = writelimit.from_settings(HostSettings())

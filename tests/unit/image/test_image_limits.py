@@ -14,12 +14,12 @@ import salt.config
 from fetching import least_free, obtain, served
 from saltvirt.core import writelimit
 from saltvirt.core.errors import ImageError
-from saltvirt.storage.images import cache, clone, tool, validation
 from saltvirt.core.model import Disk
+from saltvirt.core.units import MIB
+from saltvirt.core.writelimit import OverLimit
 from saltvirt.migration.host import arrivalfacts
 from saltvirt.placement.answers import ImageFacts
-from saltvirt.core.writelimit import OverLimit
-from saltvirt.core.units import MIB
+from saltvirt.storage.images import cache, clone, tool, validation
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import urllib.parse
 import pytest
 import salt.config
 from fetching import obtain, served
-from saltvirt.core.http import web
 from saltvirt.core.errors import BadArgument, ImageError
+from saltvirt.core.http import web
 from saltvirt.storage.images import cache, source
 
 

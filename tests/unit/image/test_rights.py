@@ -13,8 +13,8 @@ import pytest
 from fetching import obtain, served
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument, ImageError
-from saltvirt.storage.images import cache, removal, rights, source, validation
 from saltvirt.core.units import MIB
+from saltvirt.storage.images import cache, removal, rights, source, validation
 
 
 @pytest.fixture

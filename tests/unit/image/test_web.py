@@ -13,13 +13,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from fetching import obtain, served
-from saltvirt.core import files
-from saltvirt.core import writelimit
-from saltvirt.core.http import web as saltvirt_web
+from saltvirt.core import files, writelimit
 from saltvirt.core.errors import ImageError
-from saltvirt.storage.images import cache, removal, validation
-from saltvirt.core.writelimit import Meter
+from saltvirt.core.http import web as saltvirt_web
 from saltvirt.core.units import MIB
+from saltvirt.core.writelimit import Meter
+from saltvirt.storage.images import cache, removal, validation
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import tracemalloc
 import pytest
 from saltvirt.core import writelimit
 from saltvirt.core.errors import ImageError, StorageError
-from saltvirt.storage.images import tool, validation
 from saltvirt.core.units import MIB
+from saltvirt.storage.images import tool, validation
 
 CLUSTER = 1 << 16
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import libvirt
 import pytest
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.xml.storage import blockdisk
 from saltvirt.xml import parse
+from saltvirt.xml.storage import blockdisk
 
 DOMAIN = """<domain type='test'><name>old</name><memory>65536</memory><vcpu>1</vcpu>
 <os><type>hvm</type></os><devices>

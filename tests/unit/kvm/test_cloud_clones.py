@@ -4,12 +4,12 @@ import re
 
 import libvirt
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import LibvirtRefused, NoSuchVm, StorageError
-from saltvirt.libvirt.domains import cloudvms, firmware, lifecycle
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
-from saltvirt.xml.edit import clone
+from saltvirt.libvirt.domains import cloudvms, firmware, lifecycle
 from saltvirt.xml import parse
+from saltvirt.xml.edit import clone
 
 TEST = HostSettings(uri="test:///default")
 FULL = {"strategy": "full", "learn_addresses": False, "validate": True}

@@ -13,13 +13,13 @@ from salt.exceptions import (
     SaltCloudExecutionTimeout,
     SaltCloudSystemExit,
 )
-from saltvirt.core.options import config
 from saltvirt.core import locks
-from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.journal import records
+from saltvirt.core.options import config
 from saltvirt.core.options.config import HostSettings
-from saltvirt.libvirt.domains import cloudvms
+from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import reservations
+from saltvirt.libvirt.domains import cloudvms
 from saltvirt.storage import trash
 from saltvirt.xml.edit import clone
 

@@ -2,8 +2,8 @@
 
 import faces
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, LibvirtRefused, NoSuchVm
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import counters, lifecycle
 

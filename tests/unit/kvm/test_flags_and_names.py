@@ -6,9 +6,9 @@ import asloaded
 import pytest
 import salt.utils.args
 from saltvirt.core import arguments
-from saltvirt.vm import profiles, spec
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument
+from saltvirt.core.options.config import HostSettings
+from saltvirt.vm import profiles, spec
 
 _ONE = ("", "_vm", "_update", "_define", "_snapshot", "_query", "_answers", "_pool")
 _PARTS = (*_ONE, "_migrate", "_doctor", "_change")

@@ -10,8 +10,8 @@ from saltvirt.core import wire
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect, hostfacts, probe
 from saltvirt.vm.show.host import inspect
-from saltvirt.xml.node import capabilities as host_xml
 from saltvirt.xml import parse
+from saltvirt.xml.node import capabilities as host_xml
 
 # Libvirt's test driver refuses a guest of type kvm, as a real one does whose QEMU lacks something.
 TEST = HostSettings(uri="test:///default")
@@ -136,7 +136,9 @@ def test_where_libvirt_has_no_data_of_cpus_the_listed_features_are_all():
 
 def test_what_the_hosts_model_implies_counts_where_libvirt_cannot_say_what_guests_get(monkeypatch):
     own = "<cpu><arch>x86_64</arch><model>Haswell</model><feature name='vmx'/></cpu>"
-    monkeypatch.setattr(hostfacts, "own_cpu", lambda _conn: own)  # the test driver's CPU has no model
+    monkeypatch.setattr(
+        hostfacts, "own_cpu", lambda _conn: own
+    )  # the test driver's CPU has no model
     with connect.open_connection(TEST, readonly=False) as conn:
         known = {"arch": "x86_64", "model": "Haswell", "features": ["vmx"]}
         found = hostfacts.cpu_features(conn, known, "test")

@@ -7,8 +7,7 @@ import pytest
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt.domains import cloudvms, lifecycle, query, snapshots
 from saltvirt.libvirt.storage import volumes
-from saltvirt.vm.show.host import inspect
-from saltvirt.vm.show.host import migrationinfo
+from saltvirt.vm.show.host import inspect, migrationinfo
 from saltvirt.xml.edit import clone
 
 MANY = 10_000

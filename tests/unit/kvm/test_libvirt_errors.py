@@ -3,8 +3,8 @@
 import libvirt
 import pytest
 from salt.exceptions import CommandExecutionError
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import LibvirtRefused
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 
 TEST = HostSettings(uri="test:///default")

@@ -8,12 +8,11 @@ import libvirt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt.libvirt import networkspec
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, LibvirtRefused, VirtError
-from saltvirt.libvirt import connect, networks
-from saltvirt.xml.network import network
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect, networks, networkspec
 from saltvirt.xml import parse, to_text
+from saltvirt.xml.network import network
 
 ROOT = Path(__file__).resolve().parents[3]
 TEST = HostSettings(uri="test:///default")

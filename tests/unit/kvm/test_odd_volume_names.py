@@ -3,8 +3,8 @@
 import libvirt
 import pytest
 from saltvirt.core.errors import StorageError
-from saltvirt.libvirt.storage import anybytes, poolstates, volumes
 from saltvirt.libvirt.domains import cloudvms
+from saltvirt.libvirt.storage import anybytes, poolstates, volumes
 from saltvirt.storage import volumecopies
 
 POOL = "default-pool"

@@ -3,8 +3,8 @@
 import faces
 import libvirt
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import LibvirtRefused
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle, power, query
 

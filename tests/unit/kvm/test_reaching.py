@@ -3,13 +3,13 @@
 import libvirt
 import pytest
 from saltvirt.core import guestaccess
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, LibvirtRefused
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect, nat
 from saltvirt.libvirt.domains import power
 from saltvirt.network.bridge import links
-from saltvirt.vm.show.host import inspect
 from saltvirt.vm.guest.host import vmaccess
+from saltvirt.vm.show.host import inspect
 from saltvirt.xml import parse
 from saltvirt.xml.edit import readdomain
 

@@ -1,8 +1,8 @@
 """Devices and displays as Salt 3006.25 showed them (salt/modules/virt.py 464-480, 4457-4553)."""
 
 import pytest
-from saltvirt.xml.node import nodedev
 from saltvirt.xml.edit import readdomain
+from saltvirt.xml.node import nodedev
 
 PCI = """<device><name>pci_0000_3d_00_0</name><parent>pci_0000_3c_00_0</parent>
 <capability type='pci'><class>0x020000</class><domain>0</domain><bus>61</bus><slot>0</slot>

@@ -6,8 +6,8 @@ import time
 
 import libvirt
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import HostUnreachable
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect, events
 from saltvirt.libvirt.domains import migrate
 

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import faces
 import libvirt
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, LibvirtRefused, NoSuchVm
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle, snapshots
-from saltvirt.xml.storage import snapshot
 from saltvirt.xml import to_text
+from saltvirt.xml.storage import snapshot
 
 VM = """<domain type='test'><name>web1</name><memory>1024</memory>
 <os><type arch='i686'>hvm</type></os></domain>"""

@@ -3,8 +3,8 @@
 import os
 
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadConfig, HostUnreachable
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 
 

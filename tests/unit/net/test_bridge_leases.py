@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.core.errors import BadArgument
-from saltvirt.network.managers import change, interfaces, linkconfig, netplan
 from saltvirt.network.bridge import leases
+from saltvirt.network.managers import change, interfaces, linkconfig, netplan
 
 DUID = "fff9f26f4100020000ab1194cf5a95f91e8269"
 NETWORKD = f"""# This is private data. Do not parse.

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument, VirtError
 from saltvirt.network.bridge import bridgeplan
-from saltvirt.network.managers import interfaces, linkconfig, netplan
 from saltvirt.network.firewall import rules
+from saltvirt.network.managers import interfaces, linkconfig, netplan
 from snapshots import BR0, address, carried_out, link, route, same
 
 CONFIG = netcases.CONFIG

@@ -14,15 +14,14 @@ import keypairs
 import libvirt
 import pytest
 from saltvirt.core.journal import records
-from saltvirt.vm import spec
 from saltvirt.core.options.config import HostSettings
-from saltvirt.libvirt import connect
-from saltvirt.libvirt.domains import lifecycle, query
-from saltvirt.vm.show.host import inspect
-from saltvirt.libvirt import reservations
-from saltvirt.vm.create.host import create
 from saltvirt.core.salt.context import Context
+from saltvirt.libvirt import connect, reservations
+from saltvirt.libvirt.domains import lifecycle, query
 from saltvirt.placement.answers import DomainTypes
+from saltvirt.vm import spec
+from saltvirt.vm.create.host import create
+from saltvirt.vm.show.host import inspect
 
 PUBLIC, PRIVATE = keypairs.named("a guest")
 

@@ -8,12 +8,11 @@ from pathlib import Path
 import faces
 import pytest
 from saltvirt.core.errors import StorageError
-from saltvirt.storage import vmvolumes, snapshotguard, trash
-from saltvirt.vm.purge.host import purge
+from saltvirt.storage import policies, putaway, sharing, snapshotguard, trash, vmvolumes
 from saltvirt.storage.images import cachedimages
-from saltvirt.storage import policies, putaway, sharing
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
+from saltvirt.vm.purge.host import purge
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
 VOLUME = "<volume><name>a.raw</name><capacity>1048576</capacity></volume>"
@@ -64,9 +63,7 @@ def test_a_volume_that_is_to_be_smaller_is_not_said_to_be_deleted(shared, pool):
     with pytest.raises(
         StorageError, match="salt-run virt.volume_resize HOST p1 a.raw SIZE shrink=True; or"
     ):
-        vmvolumes.judge_resize(
-            shared.conn, shared.settings, "p1", "a.raw", OtherHostsUsage(), True
-        )
+        vmvolumes.judge_resize(shared.conn, shared.settings, "p1", "a.raw", OtherHostsUsage(), True)
 
 
 def test_all_files_of_snapshots_are_asked_about_at_once():
@@ -140,9 +137,9 @@ def test_a_host_alone_on_a_network_file_system_needs_no_master(
             return
         purge.purge(conn, hypervisor.settings, "web1")
         assert hypervisor.files() == []
-        assert list(cachedimages.prune(conn, hypervisor.settings, None, is_dry=False)["removed"]) == [
-            digest
-        ]
+        assert list(
+            cachedimages.prune(conn, hypervisor.settings, None, is_dry=False)["removed"]
+        ) == [digest]
 
 
 def test_what_is_declared_shared_is_no_hosts_own(hypervisor):

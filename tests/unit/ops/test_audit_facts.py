@@ -8,17 +8,17 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from saltvirt.core.options import config
+from saltvirt.ca import ca, crl
+from saltvirt.ca.store import utc_now
+from saltvirt.certificates.host import installed
+from saltvirt.checks.audit.auditanswer import HostAudit
+from saltvirt.checks.audit.host import conffiles, facts, localusers
 from saltvirt.core import filecontent, wire
+from saltvirt.core.options import config
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.network.firewall import bootunits, forwarding, rules
-from saltvirt.checks.audit.host import conffiles, facts, localusers
-from saltvirt.certificates.host import installed
-from saltvirt.ca import ca, crl
-from saltvirt.ca.store import utc_now
-from saltvirt.checks.audit.auditanswer import HostAudit
 
 CONF = """
 # tls_allowed_dn_list = ["CN=commented"]

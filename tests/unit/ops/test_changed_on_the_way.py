@@ -3,13 +3,12 @@
 import faces
 import onrecord
 import pytest
-from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.errors import LibvirtRefused, VirtError
 from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import LibvirtRefused, VirtError
-from saltvirt.libvirt import connect
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.libvirt import connect, reservations
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.libvirt import reservations
 
 VM = """<domain type='test'><name>web1</name><memory unit='MiB'>64</memory>
 <os><type arch='i686'>hvm</type></os></domain>"""

@@ -7,13 +7,12 @@ import libvirt
 import onrecord
 import pytest
 from saltvirt.core import locks
-from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.errors import StorageError
 from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import StorageError
-from saltvirt.libvirt import connect
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.libvirt import connect, reservations
 from saltvirt.storage import vmvolumes
-from saltvirt.libvirt import reservations
 
 POOL = "<pool type='dir'><name>p1</name><target><path>/srv/p1</path></target></pool>"
 VOLUME = "<volume><name>web1_data.qcow2</name><capacity>1048576</capacity></volume>"

@@ -3,12 +3,12 @@
 import subprocess
 
 import pytest
-from saltvirt.placement import resources
 from saltvirt.core.options.config import HostSettings
+from saltvirt.core.units import MIB
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import query
+from saltvirt.placement import resources
 from saltvirt.vm.show.host import commitments
-from saltvirt.core.units import MIB
 
 DOMAIN = """<domain type='qemu'><name>web1</name><uuid>3b0fa14e-4b6a-4f0e-9d3c-8b6a0f2d7c11</uuid>
 <memory unit='MiB'>{mib}</memory><vcpu>{vcpus}</vcpu>{pages}

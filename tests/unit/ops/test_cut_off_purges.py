@@ -5,11 +5,10 @@ import os
 import pytest
 from saltvirt.core.errors import NoSuchVm, StorageError
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.vm.purge.host import purge
-from saltvirt.storage import trash
-from saltvirt.vm.recovery.host import unfinished
-from saltvirt.storage import sharing
+from saltvirt.storage import sharing, trash
 from saltvirt.storage.sharing import OtherHostsUsage
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
 from test_purge_spares_others import UUID, VM, cluster_disk, conn
 from test_purges import built, purged
 

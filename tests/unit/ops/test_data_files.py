@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from saltvirt.core.errors import StorageError
-from saltvirt.storage.images import qcow2
-from saltvirt.core.model import Disk
-from saltvirt.storage import ownermark, diskpaths, trash
-from saltvirt.vm.purge.host import purge
-from saltvirt.vm.create.host import existing
 from saltvirt.checks.doctor.host import unusedfiles
-from saltvirt.storage import policies, usage
+from saltvirt.core.errors import StorageError
+from saltvirt.core.model import Disk
+from saltvirt.storage import diskpaths, ownermark, policies, trash, usage
+from saltvirt.storage.images import qcow2
+from saltvirt.vm.create.host import existing
+from saltvirt.vm.purge.host import purge
 from test_deleted_bases import DETACHED, by_call, delete, host, stays
 from test_out_of_reach import VM
 

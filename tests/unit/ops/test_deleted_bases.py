@@ -10,14 +10,13 @@ import libvirt
 import onrecord
 import pytest
 import verdicts
-from saltvirt.core.options import config
 from saltvirt.core import locks
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
-from saltvirt.storage import vmvolumes, trash
+from saltvirt.core.journal import records
+from saltvirt.core.options import config
+from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import reservations
-from saltvirt.storage import policies, references
+from saltvirt.storage import policies, references, trash, vmvolumes
 from saltvirt.storage.verdict import Reference
 from test_out_of_reach import POOL, VM, overlay
 

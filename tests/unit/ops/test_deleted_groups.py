@@ -6,12 +6,11 @@ import faces
 import onrecord
 import pytest
 import verdicts
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
+from saltvirt.core.journal import records
+from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import reservations
-from saltvirt.storage import trash
-from saltvirt.storage import policies, references
+from saltvirt.storage import policies, references, trash
 from saltvirt.storage.verdict import Reference
 from test_out_of_reach import VM, overlay
 

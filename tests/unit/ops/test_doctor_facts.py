@@ -8,13 +8,12 @@ from pathlib import Path
 
 import onrecord
 import pytest
-from saltvirt.core.journal import records
+from saltvirt.checks.doctor.host import facts, mend, unusedfiles
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import ownermark, diskpaths, trash
+from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
-from saltvirt.checks.doctor.host import facts, unusedfiles, mend
-from saltvirt.storage import putaway, sharing
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import diskpaths, ownermark, putaway, sharing, trash
 
 pytestmark = pytest.mark.slow
 

@@ -5,10 +5,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from saltvirt.checks.doctor.host import facts
 from saltvirt.checks.doctor.master import hostchecks
 from saltvirt.checks.doctor.master.leftover import CloudFacts, MasterFacts
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.checks.doctor.host import facts
 
 
 def test_the_disk_of_a_vm_that_moved_to_a_host_of_another_master_is_only_named(hypervisor):

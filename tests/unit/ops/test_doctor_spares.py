@@ -7,11 +7,10 @@ import xml.etree.ElementTree as ET
 import faces
 import pytest
 import verdicts
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import ownermark, diskpaths, trash
-from saltvirt.libvirt import reservations
 from saltvirt.checks.doctor.host import unusedfiles
-from saltvirt.storage import sharing
+from saltvirt.libvirt import reservations
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import diskpaths, ownermark, sharing, trash
 from test_doctor_facts import LEFT, _device, built, forget, look, old, path_of, shown, stays
 
 __all__ = ["built"]

@@ -4,12 +4,12 @@ import subprocess
 
 import libvirt
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, ImageError, StorageError
-from saltvirt.storage import diskpaths
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.seeding import identity
 from saltvirt.core.units import MIB
+from saltvirt.seeding import identity
+from saltvirt.storage import diskpaths
 
 DOMAIN = """<domain type='test'><name>web1</name><memory unit='MiB'>8</memory><os><type>hvm</type>
 </os><devices><disk type='file' device='disk'><driver name='qemu' type='raw'/>

@@ -6,20 +6,24 @@ from dataclasses import replace
 
 import onrecord
 import pytest
-from saltvirt.core.options import config
-from saltvirt.core.journal import records
 from saltvirt.core import wire
-from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import BadArgument, HostUnreachable, LibvirtRefused, NoSuchVm, ReservationRefused
-from saltvirt.libvirt import connect
-from saltvirt.libvirt.domains import lifecycle, power, query
+from saltvirt.core.errors import (
+    BadArgument,
+    HostUnreachable,
+    LibvirtRefused,
+    NoSuchVm,
+    ReservationRefused,
+)
+from saltvirt.core.journal import records
 from saltvirt.core.model import Requirements
-from saltvirt.vm.show.host import commitments, inspect
-from saltvirt.libvirt import maintenance, reservations
-from saltvirt.storage import diskpaths
-from saltvirt.vm.show.host import migrationinfo
+from saltvirt.core.options import config
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect, maintenance, reservations
+from saltvirt.libvirt.domains import lifecycle, power, query
 from saltvirt.placement import fit
 from saltvirt.placement.answers import DomainTypes
+from saltvirt.storage import diskpaths
+from saltvirt.vm.show.host import commitments, inspect, migrationinfo
 from saltvirt.xml.domain import hostdev
 from saltvirt.xml.node import nodedev
 

@@ -7,7 +7,7 @@ import asloaded
 import pytest
 from saltvirt.core.errors import StorageError
 from saltvirt.libvirt.storage import transfer, volumes
-from saltvirt.storage import vmvolumes, diskpaths
+from saltvirt.storage import diskpaths, vmvolumes
 
 
 @pytest.fixture

@@ -3,16 +3,15 @@
 import onrecord
 import pytest
 import told
-from saltvirt.core import filecontent
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import records
-from saltvirt.core.errors import NameTaken
-from saltvirt.migration.master import moveexecutor
 from saltvirt.cluster import orders
-from saltvirt.libvirt import connect
-from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths
+from saltvirt.core import filecontent
+from saltvirt.core.errors import NameTaken
+from saltvirt.core.journal import records
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.libvirt import connect, reservations
 from saltvirt.migration.host import arrival, departure, movestate
+from saltvirt.migration.master import moveexecutor
+from saltvirt.storage import diskpaths
 
 
 @pytest.mark.parametrize("phase", [moveprotocol.READY, moveprotocol.ARRIVED, moveprotocol.REFUSED])

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from saltvirt.storage import trash
-from saltvirt.storage import trashbacking
+from saltvirt.storage import trash, trashbacking
 
 
 def header(path, name):

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import onrecord
-from saltvirt.core.journal import records
-from saltvirt.vm import spec
 from saltvirt.core import wire
+from saltvirt.core.journal import records
 from saltvirt.core.model import Policy, Requirements
-from saltvirt.vm.show.host import inspect, offering
 from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths
 from saltvirt.placement import brief
+from saltvirt.storage import diskpaths
+from saltvirt.vm import spec
+from saltvirt.vm.show.host import inspect, offering
 from saltvirt.xml import METADATA_NS
 
 KEPT = """

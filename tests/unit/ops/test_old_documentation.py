@@ -6,12 +6,12 @@ import subprocess
 import asloaded
 import olddocs
 import pytest
-from saltvirt.core.salt import compat
 from saltvirt.core.options.config import HostSettings
+from saltvirt.core.salt import compat
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import query
-from saltvirt.vm.show.host import inspect
 from saltvirt.placement.answers import DomainTypes
+from saltvirt.vm.show.host import inspect
 
 URI = "test:///default"
 FILES = ("defined", "networks", "pool")

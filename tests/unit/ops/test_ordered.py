@@ -6,8 +6,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, StorageError, VirtError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt import ordered
 
 ONE, TWO = "1" * 32, "2" * 32

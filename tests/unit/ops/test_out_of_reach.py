@@ -8,12 +8,11 @@ import pytest
 import verdicts
 from saltvirt.core.errors import StorageError
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import vmvolumes, trash
-from saltvirt.vm.create.host import existing
-from saltvirt.storage.images import cachedimages
 from saltvirt.seeding import golden
-from saltvirt.storage import policies, trashbacking, unreadablechains, usage
+from saltvirt.storage import policies, trash, trashbacking, unreadablechains, usage, vmvolumes
+from saltvirt.storage.images import cachedimages
 from saltvirt.storage.sharing import OtherHostsUsage
+from saltvirt.vm.create.host import existing
 from test_doctor_facts import LEFT, built, forget, look, path_of, stays
 
 __all__ = ["built"]

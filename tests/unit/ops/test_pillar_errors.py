@@ -7,13 +7,13 @@ import asloaded
 import pytest
 import salt.config
 import salt.pillar
+from saltvirt.core.errors import OptionsMissing, StorageError, VirtError
 from saltvirt.core.options import config
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import OptionsMissing, StorageError, VirtError
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.vm.purge.host import purge
 from saltvirt.storage import trash
+from saltvirt.vm.purge.host import purge
 
 ROOT = asloaded.ROOT
 PILLAR = "virt:\n  trash_days: 7\n  images: {images}\n  shared_paths: [{images}]\n"

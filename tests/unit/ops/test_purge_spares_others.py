@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.vm.purge.host import purge
-from saltvirt.storage import trash
-from saltvirt.storage import sharing
+from saltvirt.storage import sharing, trash
 from saltvirt.storage.sharing import OtherHostsUsage
+from saltvirt.vm.purge.host import purge
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
 VM = """<domain type='test'><name>{}</name><uuid>{}</uuid><memory>65536</memory>

@@ -11,10 +11,17 @@ import libvirt
 import pytest
 from saltvirt.core.errors import LibvirtRefused
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import ownermark, vmvolumes, diskpaths, trash
+from saltvirt.storage import (
+    diskpaths,
+    ownermark,
+    policies,
+    trash,
+    unreadablechains,
+    usage,
+    vmvolumes,
+)
 from saltvirt.vm.purge.host import purge
 from saltvirt.vm.recovery.host import unfinished
-from saltvirt.storage import policies, unreadablechains, usage
 from snapshotxml import DISK, VM
 from snapshotxml import SNAPSHOT as EXTERNAL
 

@@ -10,13 +10,12 @@ from types import SimpleNamespace
 import asloaded
 import pytest
 from saltvirt.core.errors import NoSuchVm, StorageError
-from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import vmvolumes
+from saltvirt.libvirt.storage import diskvolumes
+from saltvirt.storage import policies, trashbacking, vmvolumes
+from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.vm.purge.host import purge
 from saltvirt.vm.recovery.host import unfinished
-from saltvirt.storage import policies, trashbacking
-from saltvirt.storage.sharing import OtherHostsUsage
 
 CEPH = """<pool type='rbd'><name>ceph</name><source><host name='mon1' port='6789'/>
 <host name='mon2'/><name>vms</name></source></pool>"""

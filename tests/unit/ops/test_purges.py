@@ -8,16 +8,15 @@ from pathlib import Path
 
 import onrecord
 import pytest
-from saltvirt.core.journal import records
 from saltvirt.core.errors import NameTaken, NoSuchVm, StorageError, VirtError
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.vm.show.host import inspect
-from saltvirt.vm.purge.host import purge
+from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths
-from saltvirt.vm.recovery.host import unfinished
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import diskpaths, door
 from saltvirt.vm.power.host import startlock
-from saltvirt.storage import door
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.show.host import inspect
 
 NOTHING = ([], [], [])
 

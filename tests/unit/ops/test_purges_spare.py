@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from saltvirt.storage import policies, usage
 from saltvirt.vm.purge.host import purge
 from saltvirt.vm.recovery.host import unfinished
-from saltvirt.storage import policies, usage
 from test_purges import built, kill, left, purged
 
 __all__ = ["built"]

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import asloaded
 import pytest
-from saltvirt.vm import spec
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
+from saltvirt.vm import spec
 from saltvirt.xml.domain import domain
 
 NAT = {"bridge": "virbr9", "forward": "nat"}

@@ -8,14 +8,14 @@ import signal
 
 import onrecord
 import pytest
-from saltvirt.core.journal import records
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import NameTaken, ReservationRefused, StorageError
+from saltvirt.core.journal import records
 from saltvirt.core.model import Requirements
-from saltvirt.vm.show.host import inspect
-from saltvirt.vm.purge.host import purge
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
+from saltvirt.vm.purge.host import purge
 from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.show.host import inspect
 
 NEED = Requirements(name="vm1", vcpus=1, memory_mib=128, disk_mib=10, anti_affinity=("db",))
 

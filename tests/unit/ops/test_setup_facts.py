@@ -9,10 +9,10 @@ from pathlib import Path
 
 import asloaded
 import pytest
-from saltvirt.core import filecontent, wire
 from saltvirt.certificates.host import installed
 from saltvirt.checks.setup.host import facts, imagefolder, reachability
 from saltvirt.checks.setup.setupanswer import SetupFacts
+from saltvirt.core import filecontent, wire
 
 # Any of 127.0.0.0/8 is this machine's, and the option's check knows but the first.
 HERE = "127.0.0.2"
@@ -276,7 +276,9 @@ def test_a_folder_that_is_not_there_is_made_later(images):
 def test_a_file_in_its_place_is_named(images):
     (images / "file").write_text("")
 
-    assert imagefolder.read_facts(str(images / "file"), {}).why_not == f"{images}/file is not a folder"
+    assert (
+        imagefolder.read_facts(str(images / "file"), {}).why_not == f"{images}/file is not a folder"
+    )
 
 
 def test_a_user_that_is_not_there_is_not_guessed(images):

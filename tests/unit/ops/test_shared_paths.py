@@ -9,16 +9,16 @@ from types import SimpleNamespace
 import libvirt
 import onrecord
 import pytest
-from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.errors import StorageError
 from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import StorageError
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.vm.purge.host import purge
+from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import reservations
+from saltvirt.libvirt.domains import lifecycle
 from saltvirt.storage import diskpaths
-from saltvirt.vm.recovery.host import unfinished
 from saltvirt.storage.sharing import OtherHostsUsage
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
 

@@ -9,8 +9,8 @@ import subprocess
 import libvirt
 import pytest
 from saltvirt.core.options.config import HostSettings
-from saltvirt.storage.images import qcow2
 from saltvirt.libvirt import connect
+from saltvirt.storage.images import qcow2
 from saltvirt.vm.show.host import showndisks
 from saltvirt.xml.edit import readdomain
 

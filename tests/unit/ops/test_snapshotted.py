@@ -6,8 +6,8 @@ import subprocess
 import libvirt
 import pytest
 import verdicts
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import LibvirtRefused
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle, snapshots
 from saltvirt.storage import snapshotguard, trash
@@ -241,7 +241,9 @@ def test_qemu_is_not_asked_for_what_it_takes_for_the_number_of_another(conn, set
     with pytest.raises(LibvirtRefused, match="to its snapshot 'second', as that has the number 2"):
         snapshotguard.plan_revert(conn, settings, "web1", "2", with_cleanup=False)
 
-    plan, _verdicts = snapshotguard.plan_revert(conn, settings, "web1", "second", with_cleanup=False)
+    plan, _verdicts = snapshotguard.plan_revert(
+        conn, settings, "web1", "second", with_cleanup=False
+    )
     assert plan.to == "second"
 
 

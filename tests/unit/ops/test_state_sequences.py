@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import query
-from saltvirt.vm.show.host import inspect
 from saltvirt.placement.answers import DomainTypes
+from saltvirt.vm.show.host import inspect
 
 FILES = ("defined", "power", "snapshot", "absent", "networks", "pool", "volume")
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import verdicts
 from saltvirt.core import files
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
-from saltvirt.storage import vmvolumes, trash
-from saltvirt.storage import door, trashbacking
+from saltvirt.core.journal import records
+from saltvirt.storage import door, trash, trashbacking, vmvolumes
 from test_trash import older, purged
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from saltvirt.core.journal import records
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.vm.show.host import inspect
-from saltvirt.storage import ownermark, diskpaths, trash
-from saltvirt.vm.purge.host import purge
+from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
+from saltvirt.storage import diskpaths, door, ownermark, trash
 from saltvirt.storage.images import cachedimages
-from saltvirt.storage import door
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.show.host import inspect
 from test_purges import after_the_first, kill
 
 DISKS = ["web1_data.qcow2", "web1_system.qcow2"]

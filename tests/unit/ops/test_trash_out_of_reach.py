@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
-from saltvirt.storage import trash
+from saltvirt.core.journal import records
+from saltvirt.storage import policies, trash, trashbacking, usage
 from saltvirt.storage.images import cachedimages
-from saltvirt.storage import policies, trashbacking, usage
 from test_out_of_reach import damaged, overlay, unread
 
 

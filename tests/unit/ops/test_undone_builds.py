@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from saltvirt.core.errors import StorageError
 from saltvirt.libvirt.domains import firmware, lifecycle
-from saltvirt.vm.show.host import inspect
 from saltvirt.storage import ownermark
-from saltvirt.vm.purge.host import purge
-from saltvirt.vm.create.host import create, undoing
 from saltvirt.storage.vmvolumes import VmVolumes
+from saltvirt.vm.create.host import create, undoing
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.show.host import inspect
 from saltvirt.xml.edit import readdomain
 
 SEEDLESS = {"image": None, "seed": False, "pub_key": None, "priv_key": None}

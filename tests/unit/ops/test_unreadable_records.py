@@ -4,14 +4,14 @@ import json
 
 import onrecord
 import pytest
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
-from saltvirt.vm.show.host import inspect
-from saltvirt.vm.purge.host import purge
+from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
-from saltvirt.vm.power.host import startlock
 from saltvirt.migration.host import movestate
+from saltvirt.vm.power.host import startlock
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.show.host import inspect
 
 # Many, each on a played host of its own.
 pytestmark = pytest.mark.slow

@@ -8,15 +8,14 @@ import libvirt
 import onrecord
 import pytest
 import verdicts
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
-from saltvirt.libvirt import connect
-from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths, trash, writeguard
+from saltvirt.core.journal import records
+from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.salt.context import Context
+from saltvirt.libvirt import connect, reservations
 from saltvirt.seeding import existing, write
 from saltvirt.seeding.seedmodel import Identity
+from saltvirt.storage import diskpaths, trash, writeguard
 from snapshotxml import DISK, SNAPSHOT, VM
 from test_out_of_reach import overlay
 

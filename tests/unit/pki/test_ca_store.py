@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from askedca import NOW, ask, parsed
-from saltvirt.core import files
+from saltvirt.ca import backup, ca
+from saltvirt.ca.ca import PkiError
 from saltvirt.certificates.master import certificates
 from saltvirt.cluster import membership
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.ca import backup, ca
-from saltvirt.ca.ca import PkiError
+from saltvirt.core import files
 
 
 def lose(place):

@@ -14,10 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt.certificates.master import certificates
 from saltvirt.ca import backup, ca, crl, policy, store
 from saltvirt.ca.authorities import use_of
 from saltvirt.ca.ca import PkiError
+from saltvirt.certificates.master import certificates
 from sizes import sizes
 
 

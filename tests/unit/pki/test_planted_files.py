@@ -7,9 +7,9 @@ from datetime import timedelta
 import msgpack
 import pytest
 from askedca import NOW, ask, parsed, request
-from saltvirt.certificates.master import certificates
 from saltvirt.ca import backup, certified
 from saltvirt.ca.authorities import Authorities
+from saltvirt.certificates.master import certificates
 
 HOSTS = {"hyper1": {}, "hyper2": {}}
 

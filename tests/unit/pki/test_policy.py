@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import salt.version
 from askedca import ask, parsed, request, subjects
-from saltvirt.core.options import config
-from saltvirt.core.errors import BadConfig
-from saltvirt.cluster.inventory import lastseen
-from saltvirt.cluster import membership
 from saltvirt.ca import policy
 from saltvirt.ca.ca import PkiError
+from saltvirt.cluster import membership
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.core.errors import BadConfig
+from saltvirt.core.options import config
 
 VICTIM = {
     "fqdn": "victim.example.org",

@@ -5,10 +5,10 @@ import threading
 import pytest
 import salt.utils.minions
 from askedca import request
-from saltvirt.certificates.master import certificates
-from saltvirt.cluster.inventory import lastseen
-from saltvirt.cluster import membership
 from saltvirt.ca import answer, policy, store
+from saltvirt.certificates.master import certificates
+from saltvirt.cluster import membership
+from saltvirt.cluster.inventory import lastseen
 from test_policy import pillar  # noqa: F401 (a fixture)
 
 GRAINS = {

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from askedca import NOW, ask, parsed, request
 from cryptography import x509
-from saltvirt.core import wire
 from saltvirt.ca import answer, ca, policy, store
 from saltvirt.ca.authorities import USES, Authorities, use_of
+from saltvirt.core import wire
 
 QEMU = {"qemu-server": request(), "qemu-client": request()}
 HOSTS = {"hyper1": {}, "hyper2": {}}

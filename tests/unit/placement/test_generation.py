@@ -9,20 +9,20 @@ import pytest
 import told
 from hypothesis import given
 from hypothesis import strategies as st
-from saltvirt.vm import spec
-from saltvirt.core import wire
-from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import BadArgument
-from saltvirt.migration.master import preflight
 from saltvirt.cluster.inventory import inventory
+from saltvirt.core import wire
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.model import Requirements
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.core.model import Requirements
-from saltvirt.vm.show.host import migrationinfo
+from saltvirt.migration.master import preflight
 from saltvirt.placement import choose, evacuation, generation, requirements
+from saltvirt.vm import spec
+from saltvirt.vm.show.host import migrationinfo
 from saltvirt.xml import METADATA_NS, parse
-from saltvirt.xml.node import capabilities
 from saltvirt.xml.edit import newer, readdomain
+from saltvirt.xml.node import capabilities
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 TEST = HostSettings(uri="test:///default")

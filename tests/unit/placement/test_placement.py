@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.core.errors import NoHostFits
 from saltvirt.core.model import Requirements
-from saltvirt.placement import choose, remedies, fit
+from saltvirt.placement import choose, fit, remedies
 
 FLEETS = Path(__file__).resolve().parents[2] / "data" / "fleets"
 NEED = Requirements(

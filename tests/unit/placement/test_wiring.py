@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import told
-from saltvirt.vm import profiles, spec
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Nic, Policy
 from saltvirt.core.nics import host_needs
 from saltvirt.placement import brief, fit, generation, wiring
 from saltvirt.placement.answers import NetworkFacts, NicPlace, NicProfile
+from saltvirt.vm import profiles, spec
 
 FLEET = Path(__file__).parents[2] / "data/fleets/three.json"
 BRIDGED = NicPlace(type="bridge", on="br0", tagged=False, switched=False)

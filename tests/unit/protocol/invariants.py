@@ -1,11 +1,11 @@
 """What must hold in every state of the checker's cloud, and after everything was settled."""
 
 from clouds import NOTHING, UNSYNCED, Call, Lost, Runner, change, is_arriving, with_runner
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.migration.master import thirdhosts
-from saltvirt.core.protocol.effects import Elsewhere, Target
-from saltvirt.placement.answers import Presence
 from saltvirt.core.journal.records import ShownRecord
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.protocol.effects import Elsewhere, Target
+from saltvirt.migration.master import thirdhosts
+from saltvirt.placement.answers import Presence
 
 
 class Invariants:

@@ -135,7 +135,10 @@ class Builds:
             yield "the next virt.init settles it", self._settled(site)
 
     def _settled(self, site):
-        if moveprotocol.settle_build(site.phase, is_defined=bool(site.defined)) == moveprotocol.FORGET:
+        if (
+            moveprotocol.settle_build(site.phase, is_defined=bool(site.defined))
+            == moveprotocol.FORGET
+        ):
             # What libvirt has defined is on the disk before that is forgotten.
             return site._replace(phase=None, defined=WHOLE if site.defined else NOTHING)
         return site._replace(phase=None, files=NOTHING)

@@ -90,7 +90,9 @@ def test_neither_copy_is_removed_where_the_source_has_lost_its_record():
     assert moveprotocol.next_step(*both) == moveprotocol.KEEP
 
 
-@pytest.mark.parametrize("phase", [moveprotocol.ARRIVED, moveprotocol.REFUSED, moveprotocol.CANCELLED])
+@pytest.mark.parametrize(
+    "phase", [moveprotocol.ARRIVED, moveprotocol.REFUSED, moveprotocol.CANCELLED]
+)
 def test_a_move_that_is_decided_makes_no_way(phase):
     there = moveprotocol.MoveRecord(token="t0", phase=phase)
     with pytest.raises(moveprotocol.OutOfTurn):

@@ -114,7 +114,9 @@ def test_the_checker_finds_a_source_that_does_not_look_again(is_running, deed, m
     monkeypatch.setitem(moveprotocol._AFTER, moveprotocol.LEAVING, lambda *_: moveprotocol.FINISH)
     looks = moveprotocol.is_left_alone
     monkeypatch.setattr(
-        moveprotocol, "is_left_alone", lambda *both: both[0].phase == moveprotocol.HANDING and looks(*both)
+        moveprotocol,
+        "is_left_alone",
+        lambda *both: both[0].phase == moveprotocol.HANDING and looks(*both),
     )
     checker = Checker()
     monkeypatch.setattr(checker, "hands", Unlooking)
@@ -183,7 +185,9 @@ def test_what_was_decided_before_a_vm_was_handed_over_does_not_cancel_it():
 def test_a_move_that_has_ended_meanwhile_is_not_cancelled():
     # Its target would be kept waiting for good: it has the VM, and the source says cancelled.
     with pytest.raises(moveprotocol.OutOfTurn, match="ended by another"):
-        effects.run(moveprotocol.cancel(None, "t0", seen=moveprotocol.PLANNED, is_refused=False), _Answers())
+        effects.run(
+            moveprotocol.cancel(None, "t0", seen=moveprotocol.PLANNED, is_refused=False), _Answers()
+        )
     hands = _Answers()
     effects.run(moveprotocol.cancel(None, "t0", seen=None, is_refused=False), hands)
     assert hands.done == [("bury", "t0")]

@@ -16,8 +16,8 @@ from pathlib import Path
 import applianceuser
 import pytest
 from saltvirt.core import writelimit
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import SeedError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.seeding.offline import appliance, lending
 from saltvirt.seeding.offline.worker import confined
 

@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 import yaml
-from saltvirt.vm import profiles
 from saltvirt.core.errors import BadArgument
 from saltvirt.seeding import cloudconfig, firstboot
+from saltvirt.vm import profiles
 
 
 def told(*guests, names=None):

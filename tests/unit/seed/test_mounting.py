@@ -11,8 +11,8 @@ from pathlib import Path
 import applianceuser
 import pytest
 from saltvirt.core import writelimit
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, ImageError, SeedError, StorageError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.seeding import seedmethod
 from saltvirt.seeding.offline import guestmount, hostmount, lending
 

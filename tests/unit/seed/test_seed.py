@@ -11,14 +11,13 @@ import pycdlib
 import pytest
 import yaml
 from saltvirt.core.crypto import keypair, sealed
-from saltvirt.vm import profiles
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, SeedError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
+from saltvirt.seeding import cloudconfig, firstboot, minionkeys, nocloud, write
 from saltvirt.seeding import identity as identities
-from saltvirt.seeding import write
-from saltvirt.seeding import cloudconfig, firstboot, minionkeys, nocloud
 from saltvirt.seeding.seedmodel import CloudInit, Identity
+from saltvirt.vm import profiles
 from saltvirt.vm.spec import deployment
 
 PUBLIC, PRIVATE = keypairs.named("a guest")

@@ -9,15 +9,12 @@ from dataclasses import replace
 
 import pycdlib
 import pytest
-from saltvirt.core import writelimit
-from saltvirt.core import sshkeys
-from saltvirt.core.options.config import HostSettings
+from saltvirt.core import sshkeys, writelimit
 from saltvirt.core.errors import BadArgument, SeedError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.seeding import identity
-from saltvirt.seeding import seedmethod, write
+from saltvirt.seeding import cloudconfig, credentials, identity, nocloud, seedmethod, users, write
 from saltvirt.seeding.offline import appliance
-from saltvirt.seeding import cloudconfig, credentials, nocloud, users
 from saltvirt.seeding.seedmodel import Identity, Inspection
 from saltvirt.vm.spec import deployment
 

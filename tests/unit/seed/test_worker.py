@@ -13,8 +13,8 @@ import applianceuser
 import pytest
 from salt import config
 from saltvirt.core import writelimit
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import SeedError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.seeding import write
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity

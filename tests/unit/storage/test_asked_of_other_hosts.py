@@ -4,10 +4,9 @@ from dataclasses import replace
 from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import clouddisks, vmvolumes, trash
 from saltvirt.libvirt import departedvms
-from saltvirt.storage import fileusers, policies
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import clouddisks, fileusers, policies, trash, vmvolumes
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
 from usagekit import VM, disk_image

@@ -5,8 +5,7 @@ import pty
 import sys
 from pathlib import Path
 
-from saltvirt.storage import diskpaths
-from saltvirt.storage import fileusers, sharing
+from saltvirt.storage import diskpaths, fileusers, sharing
 from usagekit import disk_image
 
 FREE = {"used_by": [], "doubts": []}

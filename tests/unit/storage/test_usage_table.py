@@ -9,14 +9,12 @@ from dataclasses import replace
 import libvirt
 import onrecord
 import pytest
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
+from saltvirt.core.journal import records
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.libvirt import departedvms, reservations
 from saltvirt.libvirt.domains import snapshots
-from saltvirt.libvirt import reservations
-from saltvirt.storage import trash
-from saltvirt.libvirt import departedvms
-from saltvirt.storage import policies, usage
+from saltvirt.storage import policies, trash, usage
 from saltvirt.storage.verdict import Verdict
 from usagekit import disk_image, trash_place
 

@@ -6,9 +6,9 @@ import pytest
 from elements import MEMORIES, VCPUS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt.xml.edit import restartdiff, readdomain
-from saltvirt.xml.domain import memory, vcpu
 from saltvirt.xml import parse, tag, to_text
+from saltvirt.xml.domain import memory, vcpu
+from saltvirt.xml.edit import readdomain, restartdiff
 from sizes import sizes
 
 # As libvirt 9.0 writes one that runs, and its next start.
@@ -106,7 +106,9 @@ def test_pages_of_one_size_are_more_than_pages_of_two_or_of_a_node(now, then):
 def test_what_was_below_a_disk_and_is_one_itself_is_seen():
     base = "/srv/salt-images/base/x.qcow2"
 
-    assert not restartdiff.has_same_demand(NOW, THEN.replace("/srv/salt-images/web1_system.qcow2", base))
+    assert not restartdiff.has_same_demand(
+        NOW, THEN.replace("/srv/salt-images/web1_system.qcow2", base)
+    )
 
 
 def test_texts_of_one_line_are_parsed():

@@ -4,9 +4,20 @@ from pathlib import Path
 
 import pytest
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml.edit import amend
-from saltvirt.xml.domain import chardev, clock, cpu, cputune, domain, features, memory, numatune, osboot, vcpu
 from saltvirt.xml import parse, to_text
+from saltvirt.xml.domain import (
+    chardev,
+    clock,
+    cpu,
+    cputune,
+    domain,
+    features,
+    memory,
+    numatune,
+    osboot,
+    vcpu,
+)
+from saltvirt.xml.edit import amend
 from saltvirt.xml.edit.merging import format_cpus, merge
 
 DATA = Path(__file__).resolve().parents[2] / "data"

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 from saltvirt.core.model import Disk, Nic, Vm
-from saltvirt.xml.domain import controller, domain
 from saltvirt.xml import parse
+from saltvirt.xml.domain import controller, domain
 
 
 def vm(**more):

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt.core.options import config
-from saltvirt.vm import spec
 from saltvirt.core.errors import BadArgument, VirtError
 from saltvirt.core.model import Disk
+from saltvirt.core.options import config
 from saltvirt.seeding import credentials
-from saltvirt.xml.node import capabilities
-from saltvirt.xml.domain import domain
+from saltvirt.vm import spec
 from saltvirt.xml import parse, to_text
-from saltvirt.xml.storage import storagepool, pooldisk
+from saltvirt.xml.domain import domain
 from saltvirt.xml.edit import readdomain
+from saltvirt.xml.node import capabilities
+from saltvirt.xml.storage import pooldisk, storagepool
 
 GOLDEN = Path(__file__).resolve().parents[2] / "data" / "domains"
 HOST = config.HostSettings()
@@ -285,7 +285,10 @@ def test_whatever_is_asked_for_is_valid_for_libvirt(validate):
 def test_no_text_of_a_user_becomes_markup():
     text = built(affinity=["</metadata><devices>", "<!--"])
 
-    assert readdomain.describe_notes(readdomain.domain(text))["affinity"] == ["</metadata><devices>", "<!--"]
+    assert readdomain.describe_notes(readdomain.domain(text))["affinity"] == [
+        "</metadata><devices>",
+        "<!--",
+    ]
 
 
 def test_what_was_built_is_read_back():
@@ -350,7 +353,10 @@ def test_an_unknown_key_inside_a_mapping_is_named(given, key):
 
 def test_a_host_without_our_metadata_is_read_without_complaint():
     assert (
-        readdomain.describe_notes(readdomain.domain("<domain><name>x</name></domain>"))["anti_affinity"] == []
+        readdomain.describe_notes(readdomain.domain("<domain><name>x</name></domain>"))[
+            "anti_affinity"
+        ]
+        == []
     )
     assert json.dumps(capabilities.read("<capabilities><host/></capabilities>"))
 

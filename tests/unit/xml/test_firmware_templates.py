@@ -1,10 +1,10 @@
 """The variables of a VM's firmware are made from a template, in the format of its name."""
 
 import pytest
-from saltvirt.xml.edit import hostfiles
-from saltvirt.xml.domain import osboot
 from saltvirt.xml import tag
+from saltvirt.xml.domain import osboot
 from saltvirt.xml.domain.osboot import Loader, Nvram, Os
+from saltvirt.xml.edit import hostfiles
 
 CODE = "/usr/share/OVMF/OVMF_CODE_4M.fd"
 QCOW2 = {"template": "/t/VARS.qcow2", "templateFormat": "qcow2", "format": "qcow2"}

@@ -12,8 +12,8 @@ from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.seeding import credentials
 from saltvirt.xml import METADATA_NS, parse, to_text
-from saltvirt.xml.edit import copied, newer, readdomain
 from saltvirt.xml.domain import disk, domain, metadata
+from saltvirt.xml.edit import copied, newer, readdomain
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 PATHS = [*sorted((DATA / "foreign").glob("*.xml")), DATA / "generations" / "running13.xml"]
@@ -115,7 +115,9 @@ def test_a_domain_that_says_next_to_nothing():
     assert (found.memory.size_kib, found.vcpus.maximum, found.cpu) == (4096, "1", None)
     assert readdomain.cpu(root) == (None, None)
     assert readdomain.loader(root) == {"path": "None"}
-    assert readdomain.boot_files(root) == readdomain.macs(root) == readdomain.disk_sources(root) == []
+    assert (
+        readdomain.boot_files(root) == readdomain.macs(root) == readdomain.disk_sources(root) == []
+    )
 
 
 def test_firmware_variables_beside_a_source():
@@ -282,9 +284,9 @@ def test_a_clone_has_nothing_that_there_can_be_once(name):
         "web2",
         "/srv/web2_seed.iso",
     )
-    assert readdomain.uuid(after) != readdomain.uuid(before) and not set(readdomain.macs(before)) & set(
-        readdomain.macs(after)
-    )
+    assert readdomain.uuid(after) != readdomain.uuid(before) and not set(
+        readdomain.macs(before)
+    ) & set(readdomain.macs(after))
     for old, new in zip(copied.disks(before), copied.disks(after), strict=False):
         assert old.type not in copied.TYPES or old.path != new.path
     for one in after.iterfind("devices/graphics"):

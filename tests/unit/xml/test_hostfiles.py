@@ -1,8 +1,8 @@
 """What a domain names of its host beside disks: each must be where it is to start."""
 
 import pytest
-from saltvirt.xml.edit import hostfiles, readdomain
 from saltvirt.xml.domain import sysinfo
+from saltvirt.xml.edit import hostfiles, readdomain
 
 QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
 
@@ -10,7 +10,9 @@ QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
 def needed(devices="", more=""):
     """Return what a host must have for a domain with these elements."""
     return hostfiles.required_files(
-        readdomain.domain(f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>")
+        readdomain.domain(
+            f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>"
+        )
     )
 
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from saltvirt.vm import spec
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument
+from saltvirt.core.options.config import HostSettings
+from saltvirt.vm import spec
 from saltvirt.vm.update.host import plan, request
-from saltvirt.xml.domain import domain
 from saltvirt.xml import parse, to_text
+from saltvirt.xml.domain import domain
 
 NAMES = (
     "cpu mem disk_profile disks nic_profile interfaces graphics boot numatune boot_dev "

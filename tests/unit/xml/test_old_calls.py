@@ -1,11 +1,11 @@
 """What calls of Salt 3006 say in their own way, and what libvirt counts in its own units."""
 
 import pytest
-from saltvirt.vm import valuekinds
 from saltvirt.core.errors import BadArgument
+from saltvirt.vm import valuekinds
+from saltvirt.xml import parse
 from saltvirt.xml.domain import chardev, clock, cpu, cputune, graphics, hostdev, nic
 from saltvirt.xml.node import nodedev
-from saltvirt.xml import parse
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.core.errors import BadArgument
 from saltvirt.xml import parse, to_text
-from saltvirt.xml.storage import permissions, storagepool, poolcapabilities, secret, storagevolume
+from saltvirt.xml.storage import permissions, poolcapabilities, secret, storagepool, storagevolume
 
 DISKS = {"devices": [{"path": "/dev/sdb", "part_separator": True}], "format": "gpt"}
 ADAPTER = {
@@ -133,7 +133,9 @@ def test_a_change_keeps_what_else_was_defined():
         <target><path>/mnt/a</path><permissions><mode>0700</mode></permissions></target></pool>"""
     )
     source = {"hosts": ["b"], "dir": "/x", "format": "nfs"}
-    new = storagepool.build_changed(root, storagepool.from_call("p1", "netfs", "/mnt/a", {"owner": 7}, source))
+    new = storagepool.build_changed(
+        root, storagepool.from_call("p1", "netfs", "/mnt/a", {"owner": 7}, source)
+    )
 
     says = storagepool.read(new)
     assert (says.uuid, says.permissions) == ("u", {"mode": "0700", "owner": "7"})
@@ -304,6 +306,8 @@ def test_a_format_that_libvirt_does_not_know_is_no_difference(asked, differs):
     base = {"path": "/dev/vg/base", "format": "raw"}
 
     assert (
-        storagevolume.differences(there, storagevolume.from_call("v", 1, **{"backing_store": base, **asked}))
+        storagevolume.differences(
+            there, storagevolume.from_call("v", 1, **{"backing_store": base, **asked})
+        )
         == differs
     )

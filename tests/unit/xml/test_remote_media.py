@@ -1,9 +1,9 @@
 """A cdrom's medium may be at a URL, which QEMU itself fetches."""
 
 import pytest
+from saltvirt.core.errors import BadArgument
 from saltvirt.core.options import config
 from saltvirt.vm import spec
-from saltvirt.core.errors import BadArgument
 
 HOST = config.HostSettings()
 

@@ -14,13 +14,12 @@ import saltvirt
 from elements import maybe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt.libvirt import networkspec
-from saltvirt.libvirt import nat, probe
-from saltvirt.xml.node import capabilities
+from saltvirt.libvirt import nat, networkspec, probe
+from saltvirt.xml import parse, to_text
 from saltvirt.xml.edit import clone
 from saltvirt.xml.network import network
-from saltvirt.xml import parse, to_text
-from saltvirt.xml.storage import storagepool, secret, snapshot, storagevolume
+from saltvirt.xml.node import capabilities
+from saltvirt.xml.storage import secret, snapshot, storagepool, storagevolume
 from sizes import sizes
 from test_foreign_domains import TEXTS
 from test_pool_xml import EVERY, MODE
@@ -251,7 +250,11 @@ def test_a_pool_that_is_changed_is_valid(validate, mode):
         kept = "<features><cow state='no'/></features>" if kind in ("dir", "fs") else ""
         root = parse(text.replace("<source", f"{kept}<source", 1))
         made.append(
-            to_text(storagepool.build_changed(root, storagepool.from_call("p1", kind, target, mode, source)))
+            to_text(
+                storagepool.build_changed(
+                    root, storagepool.from_call("p1", kind, target, mode, source)
+                )
+            )
         )
 
     validate(made, "storagepool")

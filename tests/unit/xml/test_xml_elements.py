@@ -7,11 +7,11 @@ import pytest
 from elements import DOMAINS, MEMORIES, SINGLE, VCPUS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt.vm import profiles
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Vm
-from saltvirt.xml.domain import clock, cputune, domain, graphics, memory, nic, osboot, vcpu
+from saltvirt.vm import profiles
 from saltvirt.xml import parse, tag, to_text
+from saltvirt.xml.domain import clock, cputune, domain, graphics, memory, nic, osboot, vcpu
 from sizes import sizes
 
 MIDONET = {"type": "midonet", "interfaceid": "09b11c53-8b5c-4eeb-8f00-d84eaa0aaa4f"}

@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import files, wire
-from saltvirt.core.errors import StorageError, VirtError
-from saltvirt.certificates.host import installed, reload
 from saltvirt.ca import store
 from saltvirt.ca.answer import VERSION, Answer
+from saltvirt.certificates.host import installed, reload
+from saltvirt.core import files, wire
+from saltvirt.core.errors import StorageError, VirtError
 
 # Calls the master's external pillar.
 Ask = Callable[[Mapping[str, Any]], dict[str, Any] | None]

@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from saltvirt.core import files, locks
-from saltvirt.core.errors import StorageError
 from saltvirt.ca import ca
 from saltvirt.ca.answer import Answer
 from saltvirt.ca.authorities import Trust
+from saltvirt.core import files, locks
+from saltvirt.core.errors import StorageError
 
 _QEMU_GROUPS = ("libvirt-qemu", "qemu", "kvm")
 _LOCKS = "/run/salt-virt/locks"

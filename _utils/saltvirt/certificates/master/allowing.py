@@ -7,17 +7,17 @@ from datetime import datetime
 from fnmatch import filter as matching
 from typing import Any
 
-from saltvirt.core import arguments, terminal
-from saltvirt.core.salt import compat
-from saltvirt.core.options import config
-from saltvirt.core.journal import records
-from saltvirt.core.errors import BadArgument, BadConfig, MasterError, VirtError
-from saltvirt.cluster import candidates, membership, orders
-from saltvirt.certificates.master import certificates
-from saltvirt.cluster.inventory import lastseen, inventory
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.steps import Steps
 from saltvirt.ca import store
+from saltvirt.certificates.master import certificates
+from saltvirt.cluster import candidates, membership, orders
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.core import arguments, terminal
+from saltvirt.core.errors import BadArgument, BadConfig, MasterError, VirtError
+from saltvirt.core.journal import records
+from saltvirt.core.options import config
+from saltvirt.core.salt import compat
+from saltvirt.core.steps import Steps
 
 # Any minion without this project's grains may be a host, and a fleet has thousands.
 _MAX_OTHER_MINIONS = 50

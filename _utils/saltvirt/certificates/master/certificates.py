@@ -7,18 +7,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core.options import config
-from saltvirt.core import files
-from saltvirt.core.errors import BadArgument, BadConfig, MasterError, VirtError
-from saltvirt.cluster.inventory import inventory
-from saltvirt.core.salt import masteruser
-from saltvirt.cluster import membership
-from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.cloud import Cloud
 from saltvirt.ca import backup, ca, layout, policy
 from saltvirt.ca import reclaim as reclaiming
 from saltvirt.ca.authorities import Authorities
 from saltvirt.ca.enrolled import Register
+from saltvirt.cluster import membership
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc import minions
+from saltvirt.core import files
+from saltvirt.core.errors import BadArgument, BadConfig, MasterError, VirtError
+from saltvirt.core.options import config
+from saltvirt.core.salt import masteruser
 
 # Fields of a certificate's record that only the CA needs.
 _NOT_SHOWN = ("names", "authority")

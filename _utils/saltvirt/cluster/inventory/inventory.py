@@ -6,19 +6,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from saltvirt.core import arguments, terminal
-from saltvirt.core.salt import compat
-from saltvirt.core.errors import BadArgument
-from saltvirt.core.errors import NoSuchVm as NoSuchVm
-from saltvirt.cluster import candidates, minionkeys, membership, orders
-from saltvirt.cluster.inventory import lastseen, presence, surveys, whereabouts
-from saltvirt.cluster.rpc import matching, minions, unresponsive
+from saltvirt.cluster import candidates, membership, minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import lastseen, presence, surveys, whereabouts
 from saltvirt.cluster.inventory.surveys import SILENT
 from saltvirt.cluster.inventory.surveys import Survey as Survey
 from saltvirt.cluster.inventory.surveys import beside as beside
 from saltvirt.cluster.inventory.surveys import read as read
 from saltvirt.cluster.inventory.whereabouts import Whereabouts
+from saltvirt.cluster.rpc import matching, minions, unresponsive
+from saltvirt.core import arguments, terminal
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.errors import NoSuchVm as NoSuchVm
+from saltvirt.core.salt import compat
 
 # Limit of duplicates to check: more VMs do not move at once, and a host could invent thousands.
 _MAX_DUPLICATES = 20
@@ -135,7 +135,9 @@ def _report_unresponsive(
     """Record the hosts that did not answer; show each in progress once."""
     members = cloud.members
     unresponsive_hosts = list(filter(members.has, unresponsive_hosts))
-    silent_since = unresponsive.record_silence(cloud.opts, asked_hosts, unresponsive_hosts, members.has)
+    silent_since = unresponsive.record_silence(
+        cloud.opts, asked_hosts, unresponsive_hosts, members.has
+    )
     if cloud.silence.take_in(asked_hosts, unresponsive_hosts):
         cloud.progress(
             "Asked",

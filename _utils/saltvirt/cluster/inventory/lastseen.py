@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from saltvirt.cluster.inventory.presence import VmPresence
 from saltvirt.core import files, locks
 from saltvirt.core.arguments import MAX_NAME
 from saltvirt.core.errors import StorageError
-from saltvirt.cluster.inventory.presence import VmPresence
 
 log = logging.getLogger(__name__)
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.membership import is_glob
+from saltvirt.cluster.rpc import unresponsive
+from saltvirt.cluster.rpc.replies import Reply
 from saltvirt.core import arguments, terminal, wire
 from saltvirt.core.errors import BadArgument
-from saltvirt.cluster.inventory import inventory
-from saltvirt.cluster.rpc import unresponsive
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.rpc.replies import Reply
-from saltvirt.cluster.membership import is_glob
+from saltvirt.core.vmfilter import VmFilter
 from saltvirt.placement import fit, shownvms
 from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.shownvms import FoundVms
-from saltvirt.core.vmfilter import VmFilter
 
 _OLD = "it has an older version of Salt Virt, which shows all VMs alone: salt {} saltutil.sync_all"
 _T = TypeVar("_T")

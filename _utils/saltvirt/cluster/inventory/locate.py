@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen, whereabouts
+from saltvirt.cluster.inventory import presence as sightings
+from saltvirt.cluster.inventory.whereabouts import Whereabouts
+from saltvirt.cluster.rpc import minions
 from saltvirt.core import arguments, wire
 from saltvirt.core.errors import NameTaken, VirtError
-from saltvirt.cluster.inventory import lastseen, inventory, presence as sightings, whereabouts
-from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory.whereabouts import Whereabouts
 from saltvirt.placement.answers import Presence
 
 # Seconds for the host that last had the VM; a slower host is asked again with all others.

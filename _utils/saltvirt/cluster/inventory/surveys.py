@@ -4,11 +4,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.core.journal import records
+from saltvirt.cluster.rpc.replies import Reply
 from saltvirt.core import terminal, wire
 from saltvirt.core.errors import MasterError
-from saltvirt.cluster.rpc.replies import Reply
-from saltvirt.placement.answers import CachedImage, FileUsers, HostInfo, Load, MigrationInfo, Presence
+from saltvirt.core.journal import records
+from saltvirt.placement.answers import (
+    CachedImage,
+    FileUsers,
+    HostInfo,
+    Load,
+    MigrationInfo,
+    Presence,
+)
 from saltvirt.placement.brief import Brief
 from saltvirt.placement.shownvms import FoundVms, FullInfo
 

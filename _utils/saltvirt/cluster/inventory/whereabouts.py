@@ -11,10 +11,10 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from saltvirt.core import terminal
-from saltvirt.core.errors import NameTaken, NoSuchVm
 from saltvirt.cluster.inventory import presence
 from saltvirt.cluster.inventory.presence import VmPresence
+from saltvirt.core import terminal
+from saltvirt.core.errors import NameTaken, NoSuchVm
 
 RUNNING_STATES = ("running", "paused")
 # The page on hosts that are lost for good.

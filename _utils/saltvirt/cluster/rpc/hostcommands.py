@@ -4,12 +4,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt.core.crypto import signed
-from saltvirt.core import terminal
-from saltvirt.core.errors import VirtError
 from saltvirt.cluster import minionkeys
-from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import minions
+from saltvirt.core import terminal
+from saltvirt.core.crypto import signed
+from saltvirt.core.errors import VirtError
 
 log = logging.getLogger(__name__)
 _MAX_LINE_CHARS = 400

@@ -11,9 +11,9 @@ from typing import Any
 import salt.cache
 from salt.utils.minions import CkMinions
 
-from saltvirt.core.salt import compat
 from saltvirt.core import terminal
 from saltvirt.core.errors import BadArgument
+from saltvirt.core.salt import compat
 
 
 class _HostsCache:

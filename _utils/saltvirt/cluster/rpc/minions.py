@@ -17,14 +17,14 @@ from typing import Any
 import salt.utils.args
 from salt.exceptions import SaltClientError
 
-from saltvirt.core.errors import VirtError
-from saltvirt.cluster.rpc import eventbus, publishing
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import eventbus, publishing
+from saltvirt.cluster.rpc.publishing import publish as publish
 from saltvirt.cluster.rpc.replies import Reply as Reply
 from saltvirt.cluster.rpc.replies import ReplyCollector
-from saltvirt.cluster.rpc.publishing import publish as publish
 from saltvirt.cluster.rpc.unresponsive import Wait, describe_waiting
+from saltvirt.core.errors import VirtError
 
 _FIND_JOB_S = 10
 # return_retry_timer_max times return_retry_tries: so long a minion repeats an unconfirmed return.

@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from saltvirt.cluster.rpc import eventbus, publishing, unsignedreplies
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import eventbus, publishing, unsignedreplies
 
 # The longer a minion is silent, the rarer the pings: a tenth of that time apart, at most 60 s. Each
 # ping is a process in a guest that has not finished the last one yet.
@@ -40,7 +40,8 @@ class Pings:
         answered_minions = self._heard(pending, begun + self._every_s)
         if unsignedreplies.is_kept(self._opts):
             answered_minions = (
-                pending & unsignedreplies.read_returns(self._local, self._sent, answered_minions).keys()
+                pending
+                & unsignedreplies.read_returns(self._local, self._sent, answered_minions).keys()
             )
         return unsignedreplies.select_proved(self._opts, answered_minions)
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import salt.utils.args
 
-from saltvirt.core.errors import MasterError
 from saltvirt.cluster import membership
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.core.errors import MasterError
 
 # From so many hosts on, a shorter target replaces their list.
 _MANY = 20

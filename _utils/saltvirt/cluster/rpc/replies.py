@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from saltvirt.core.salt import compat
-from saltvirt.core.crypto import signed
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.core.crypto import signed
+from saltvirt.core.salt import compat
 
 log = logging.getLogger(__name__)
 _MAX_ERROR_CHARS = 4000

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from saltvirt.cluster.progress import format_s
 from saltvirt.core import files, locks, terminal
 from saltvirt.core.errors import StorageError
-from saltvirt.cluster.progress import format_s
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from saltvirt.core.salt import compat
 from saltvirt.core.errors import MasterError
+from saltvirt.core.salt import compat
 
 # How long after its event a reply is in the master's job cache at the latest.
 STORED_S = 2

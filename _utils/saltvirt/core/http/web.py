@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core.http import connection
 from saltvirt.core import files, terminal
 from saltvirt.core.arguments import hide_credentials
 from saltvirt.core.errors import ImageError
-from saltvirt.core.writelimit import Meter
+from saltvirt.core.http import connection
 from saltvirt.core.units import human
+from saltvirt.core.writelimit import Meter
 
 _CHUNK = 1 << 20
 _TRIES = 5

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from saltvirt.core import files, locks, wire
-from saltvirt.core.journal import recordfacts
 from saltvirt.core.errors import StorageError
+from saltvirt.core.journal import recordfacts
 
 VERSION = 1
 # The folder of all records of a host, below its state_dir.

@@ -7,11 +7,28 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.core.options import optionmemory, optionsources
 from saltvirt.core.arguments import boolean, refuse_unknown
 from saltvirt.core.errors import BadArgument, BadConfig
 from saltvirt.core.model import DEFAULT_BRIDGE, Policy
-from saltvirt.core.options.optionkinds import ANY, AT_LEAST_1, CLOUD_CONFIG, COMPAT, COUNT, FLAG, MAPPING, PATH, PATHS, RATIO, TEXT, TEXTS, Kind, is_tags, kind, one_of
+from saltvirt.core.options import optionmemory, optionsources
+from saltvirt.core.options.optionkinds import (
+    ANY,
+    AT_LEAST_1,
+    CLOUD_CONFIG,
+    COMPAT,
+    COUNT,
+    FLAG,
+    MAPPING,
+    PATH,
+    PATHS,
+    RATIO,
+    TEXT,
+    TEXTS,
+    Kind,
+    is_tags,
+    kind,
+    one_of,
+)
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from types import FunctionType
 from typing import Any
 
 from saltvirt.core import arguments
+from saltvirt.core.errors import OptionsMissing, ReservationRefused, VirtError
 from saltvirt.core.options import config, optionmemory
 from saltvirt.core.salt import lookonly, statereturn
-from saltvirt.core.errors import OptionsMissing, ReservationRefused, VirtError
 
 log = logging.getLogger(__name__)
 

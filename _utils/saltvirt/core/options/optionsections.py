@@ -4,8 +4,8 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from saltvirt.core.options import optionsources
 from saltvirt.core.errors import BadConfig
+from saltvirt.core.options import optionsources
 
 Section = dict[str, Any]
 

@@ -18,7 +18,13 @@ from saltvirt.core.protocol.buildprotocol import MAKING as MAKING
 from saltvirt.core.protocol.buildprotocol import UNDOING as UNDOING
 from saltvirt.core.protocol.buildprotocol import build as build
 from saltvirt.core.protocol.buildprotocol import settle_build as settle_build
-from saltvirt.core.protocol.effects import SOURCE_PHASES, TARGET_PHASES, Effects, Elsewhere, MoveRecord
+from saltvirt.core.protocol.effects import (
+    SOURCE_PHASES,
+    TARGET_PHASES,
+    Effects,
+    Elsewhere,
+    MoveRecord,
+)
 from saltvirt.core.protocol.effects import Source as Source
 from saltvirt.core.protocol.effects import Target as Target
 

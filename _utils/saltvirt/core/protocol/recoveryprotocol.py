@@ -68,7 +68,9 @@ def _look(is_whole: bool) -> Effects:
         source = yield ("look_at_source",)
         target = yield ("look_at_target",)
         step = (
-            moveprotocol.next_step(source, target) if is_whole else _next_step_if_whole(source, target)
+            moveprotocol.next_step(source, target)
+            if is_whole
+            else _next_step_if_whole(source, target)
         )
         if not moveprotocol.asks_others(source, target, step):
             return target, step
@@ -79,13 +81,20 @@ def _look(is_whole: bool) -> Effects:
 
 
 # Whether the VM has moved, by the step that was done.
-_MOVED = {moveprotocol.FINISH: True, moveprotocol.END: True, moveprotocol.CANCEL: False, moveprotocol.FORGET: False}
+_MOVED = {
+    moveprotocol.FINISH: True,
+    moveprotocol.END: True,
+    moveprotocol.CANCEL: False,
+    moveprotocol.FORGET: False,
+}
 
 
 def _next_step_if_whole(source: Source | None, target: Target | None) -> str:
     """Return the next step; ARRIVE again if its process may have died before it set autostart."""
     step = moveprotocol.next_step(source, target)
-    is_new = step == moveprotocol.FINISH and source is not None and source.phase == moveprotocol.HANDING
+    is_new = (
+        step == moveprotocol.FINISH and source is not None and source.phase == moveprotocol.HANDING
+    )
     return (
         moveprotocol.ARRIVE
         if is_new and target is not None and target.phase == moveprotocol.ARRIVED

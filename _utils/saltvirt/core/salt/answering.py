@@ -11,12 +11,11 @@ from typing import Any
 
 from salt.exceptions import SaltException
 
-from saltvirt.core.salt import gctuning
-from saltvirt.core.crypto import sealed, signed
 from saltvirt.core import wire
-from saltvirt.core.options.config import HostSettings
+from saltvirt.core.crypto import sealed, signed
 from saltvirt.core.errors import BadArgument
-from saltvirt.core.salt import ordered
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.salt import gctuning, ordered
 
 log = logging.getLogger(__name__)
 _SELF = "virt.signed"

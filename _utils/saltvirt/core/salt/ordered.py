@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from saltvirt.core import files, locks
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.core.options.config import HostSettings
 
 _BEGUN, _REFUSED = "begun", "refused"
 # Our answers to the master about an order that was begun.

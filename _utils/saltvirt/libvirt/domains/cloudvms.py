@@ -9,10 +9,10 @@ from typing import Any
 
 from saltvirt.core import guestaccess
 from saltvirt.core.errors import LibvirtRefused, StorageError
-from saltvirt.libvirt.storage import anybytes, diskvolumes
-from saltvirt.libvirt.domains import firmware, lifecycle, query
-from saltvirt.libvirt.connect import domain, is_gone, libvirt
 from saltvirt.core.undo import on_failure
+from saltvirt.libvirt.connect import domain, is_gone, libvirt
+from saltvirt.libvirt.domains import firmware, lifecycle, query
+from saltvirt.libvirt.storage import anybytes, diskvolumes
 from saltvirt.xml.edit import clone as clone_xml
 from saltvirt.xml.storage import storagevolume
 

@@ -5,10 +5,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt.libvirt.domains import guestanswers
-from saltvirt.core.salt import optional
 from saltvirt.core.errors import GuestSilent, LibvirtRefused
+from saltvirt.core.salt import optional
 from saltvirt.libvirt.connect import domain, libvirt
+from saltvirt.libvirt.domains import guestanswers
 from saltvirt.xml import parse
 from saltvirt.xml.edit import readdomain
 

@@ -7,13 +7,12 @@ from typing import Any
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import LibvirtRefused, NoSuchVm
-from saltvirt.libvirt.storage import pools
 from saltvirt.libvirt.connect import domain, is_gone, libvirt
+from saltvirt.libvirt.storage import pools
 from saltvirt.xml import METADATA_NS, parse, to_text
-from saltvirt.xml.storage import blockdisk
 from saltvirt.xml.domain import metadata
 from saltvirt.xml.edit import readdomain
-from saltvirt.xml.storage import storagepool
+from saltvirt.xml.storage import blockdisk, storagepool
 
 
 def is_defined(conn: Any, name: str) -> bool:
@@ -303,7 +302,9 @@ def _disk_sources(conn: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             if not is_gone(exc):
                 raise
             continue
-        sources = [disk for text in texts for disk in readdomain.disk_sources(readdomain.domain(text))]
+        sources = [
+            disk for text in texts for disk in readdomain.disk_sources(readdomain.domain(text))
+        ]
         yield dom.name(), [_with_file_path(conn, disk) for disk in sources]
 
 

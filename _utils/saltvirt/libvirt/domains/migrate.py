@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from saltvirt.core import filecontent, files
 from saltvirt.core.errors import VirtError
-from saltvirt.libvirt import connect
-from saltvirt.libvirt.domains import halves
-from saltvirt.libvirt.connect import domain, libvirt
 from saltvirt.core.model import Move
+from saltvirt.libvirt import connect
+from saltvirt.libvirt.connect import domain, libvirt
+from saltvirt.libvirt.domains import halves
 from saltvirt.xml.edit import readdomain
 
 _CHUNK = 256 * 1024

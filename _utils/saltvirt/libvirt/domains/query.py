@@ -8,8 +8,8 @@ from typing import Any
 
 from saltvirt.core import guestaccess
 from saltvirt.libvirt.connect import domain, is_gone, libvirt
-from saltvirt.xml.edit import readdomain
 from saltvirt.xml.domain.graphics import Graphics
+from saltvirt.xml.edit import readdomain
 
 log = logging.getLogger(__name__)
 AGENT_S = 3

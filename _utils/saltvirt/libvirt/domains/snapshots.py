@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from saltvirt.core.errors import BadArgument, LibvirtRefused
-from saltvirt.libvirt.domains import lifecycle, privatefiles
 from saltvirt.libvirt.connect import domain, is_gone, libvirt
-from saltvirt.xml.domain import osboot
-from saltvirt.xml.storage import snapshot
+from saltvirt.libvirt.domains import lifecycle, privatefiles
 from saltvirt.xml import to_text
-from saltvirt.xml.edit import readdomain
+from saltvirt.xml.domain import osboot
 from saltvirt.xml.domain.disk import Disk
+from saltvirt.xml.edit import readdomain
 from saltvirt.xml.edit.devicematch import SEED_SERIAL
+from saltvirt.xml.storage import snapshot
 
 NONE = "N/A"
 # libvirt before 9.9 can take external snapshots, but cannot revert to them.

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.core.errors import StorageError
-from saltvirt.libvirt.storage import anybytes, pools, volumes
 from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.storage import anybytes, pools, volumes
 from saltvirt.xml import parse
-from saltvirt.xml.storage import storagepool
-from saltvirt.xml.storage import storagevolume
 from saltvirt.xml.domain.disk import Disk
+from saltvirt.xml.storage import storagepool, storagevolume
 
 log = logging.getLogger(__name__)
 # Types of pools in which libvirt cannot delete a volume.
@@ -160,7 +159,10 @@ class Pools:
             self._listed = []
             for libvirt_pool in self._conn.listAllStoragePools(0):
                 self._listed.append(
-                    (storagepool.read(parse(libvirt_pool.XMLDesc(0))), bool(libvirt_pool.isActive()))
+                    (
+                        storagepool.read(parse(libvirt_pool.XMLDesc(0))),
+                        bool(libvirt_pool.isActive()),
+                    )
                 )
         return self._listed
 

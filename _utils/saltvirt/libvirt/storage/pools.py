@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.libvirt.storage import poolsecrets
 from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.storage import poolsecrets
 from saltvirt.xml import parse, to_text
-from saltvirt.xml.storage import poolcapabilities
-from saltvirt.xml.storage import storagepool
+from saltvirt.xml.storage import poolcapabilities, storagepool
 
 _STATES = ("inactive", "building", "running", "degraded", "inaccessible")
 # Types of pools for which a build creates a folder; an existing folder is no error.
@@ -299,7 +298,9 @@ def make_reachable(conn: Any, name: str, folder: str) -> None:
                 pool.create(0)
             pool.refresh(0)
             return
-    conn.storagePoolCreateXML(to_text(storagepool.build(storagepool.from_call(name, "dir", folder))), 0)
+    conn.storagePoolCreateXML(
+        to_text(storagepool.build(storagepool.from_call(name, "dir", folder))), 0
+    )
 
 
 def make_unreachable(conn: Any, prefix: str, exclude: Collection[str] = ()) -> None:

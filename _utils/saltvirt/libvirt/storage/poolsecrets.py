@@ -9,8 +9,8 @@ from saltvirt.core.errors import BadArgument
 from saltvirt.libvirt.connect import libvirt
 from saltvirt.xml import parse, to_text
 from saltvirt.xml.storage import secret
-from saltvirt.xml.storage.storagepool import Pool
 from saltvirt.xml.storage.poolsource import SECRET_TYPES, Auth
+from saltvirt.xml.storage.storagepool import Pool
 
 
 def encode_password(ptype: str, password: object) -> bytes | None:

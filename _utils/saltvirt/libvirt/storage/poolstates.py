@@ -10,8 +10,8 @@ from typing import Any
 
 from saltvirt.core import terminal
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.libvirt.storage import anybytes, pools, poolsecrets, volumes
 from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.storage import anybytes, pools, poolsecrets, volumes
 from saltvirt.xml import parse, to_text
 from saltvirt.xml.storage import storagepool
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from saltvirt.core import files
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.libvirt.storage import volumes
 from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.storage import volumes
 
 
 class _Window:

@@ -9,13 +9,11 @@ from typing import Any
 
 from saltvirt.core import arguments, terminal
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.libvirt.storage import anybytes, pools
-from saltvirt.libvirt.connect import is_gone, libvirt
 from saltvirt.core.units import human
+from saltvirt.libvirt.connect import is_gone, libvirt
+from saltvirt.libvirt.storage import anybytes, pools
 from saltvirt.xml import parse, to_text
-from saltvirt.xml.storage import pooldisk
-from saltvirt.xml.storage import storagepool
-from saltvirt.xml.storage import storagevolume
+from saltvirt.xml.storage import pooldisk, storagepool, storagevolume
 
 # Types of pools that are deleted together with all their volumes.
 _GROUPS = ("logical", "zfs")
@@ -57,7 +55,9 @@ def find(conn: Any, pool: str, volume: str) -> storagevolume.Volume | None:
     """Return a volume's description, None if a running pool has none of that name."""
     libvirt_pool = conn.storagePoolLookupByName(pool)
     try:
-        return storagevolume.read(anybytes.read_volume_xml(libvirt_pool.storageVolLookupByName(volume)))
+        return storagevolume.read(
+            anybytes.read_volume_xml(libvirt_pool.storageVolLookupByName(volume))
+        )
     except libvirt.libvirtError as exc:
         if exc.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
             return None
@@ -405,7 +405,9 @@ def clone(
     target_pool = conn.storagePoolLookupByName(to_pool)
     if parse(target_pool.XMLDesc(0)).get("type") == "logical":
         requested = replace(requested, allocation=requested.capacity, format=None)
-    new_volume = target_pool.createXMLFrom(to_text(storagevolume.build(requested)), source_volume, 0)
+    new_volume = target_pool.createXMLFrom(
+        to_text(storagevolume.build(requested)), source_volume, 0
+    )
     try:
         # A VM that was started meanwhile may have written to the source.
         refuse_running(conn, pool, volume)

@@ -9,28 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import filecontent, files, undo, wire
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import records
 from saltvirt.core.errors import HostUnreachable, ReservationRefused, VirtError
-from saltvirt.storage.images import incoming, removal
-from saltvirt.libvirt import connect
-from saltvirt.libvirt.storage import diskvolumes
+from saltvirt.core.journal import records
+from saltvirt.core.journal.movefacts import ArrivalFacts, Noted, lost_half_message
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.protocol.effects import Effects
+from saltvirt.core.salt.context import Context
+from saltvirt.libvirt import connect, departedvms, legacymoves, reservations
 from saltvirt.libvirt.domains import halves, lifecycle, snapshots
 from saltvirt.libvirt.domains.migrate import MigrationFailed
-from saltvirt.core.journal.movefacts import ArrivalFacts, Noted, lost_half_message
-from saltvirt.libvirt import legacymoves, reservations
-from saltvirt.storage import ownermark, diskpaths, trash
-from saltvirt.vm.recovery.host import unfinished
-from saltvirt.core.salt.context import Context
-from saltvirt.migration.host import arrivalplan, arrivalchecks, arrivalfacts, peer
-from saltvirt.storage import claims
-from saltvirt.libvirt import departedvms
-from saltvirt.vm.power.host import startlock
-from saltvirt.migration.host import incomingfiles
+from saltvirt.libvirt.storage import diskvolumes
+from saltvirt.migration.host import arrivalchecks, arrivalfacts, arrivalplan, incomingfiles, peer
 from saltvirt.migration.host.moveend import End
-from saltvirt.core.protocol.effects import Effects
 from saltvirt.placement.answers import MigrationInfo
-from saltvirt.storage import policies
+from saltvirt.storage import claims, diskpaths, ownermark, policies, trash
+from saltvirt.storage.images import incoming, removal
+from saltvirt.vm.power.host import startlock
+from saltvirt.vm.recovery.host import unfinished
 
 _PURPOSE = "arrival"
 
@@ -318,7 +313,9 @@ def resume(context: Context, moving: MigrationInfo, token: str | None) -> dict[s
     with open_arrival(context, moving.name) as arrival:
         arrival.moving, arrival.media = moving, arrivalfacts.media(context.settings, moving)
         arrival.do(
-            moveprotocol.resume(arrival.there, token or (arrival.there.token if arrival.there else ""))
+            moveprotocol.resume(
+                arrival.there, token or (arrival.there.token if arrival.there else "")
+            )
         )
         return _answer(arrival.plan, token)
 

@@ -8,18 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.vm import spec
 from saltvirt.core import terminal
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.libvirt.storage import pools, volumes
-from saltvirt.vm.show.host import inspect
-from saltvirt.storage import diskpaths
-from saltvirt.vm.show.host import sharedfiles
 from saltvirt.placement import fit, generation, requirements
 from saltvirt.placement.answers import DiskFacts, HostInfo, MigrationInfo, Versions
 from saltvirt.placement.generation import Generation
+from saltvirt.storage import diskpaths
+from saltvirt.vm import spec
+from saltvirt.vm.show.host import inspect, sharedfiles
 from saltvirt.xml import parse
 from saltvirt.xml.storage import storagepool
 from saltvirt.xml.storage.poolsource import clean

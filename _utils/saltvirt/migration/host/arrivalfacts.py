@@ -6,12 +6,12 @@ from pathlib import Path
 
 from saltvirt.core import wire
 from saltvirt.core.options.config import HostSettings
-from saltvirt.storage.images import cache, incoming
-from saltvirt.storage.images.validation import ValidatedImage
-from saltvirt.libvirt import reservations
 from saltvirt.core.salt.context import Context
+from saltvirt.libvirt import reservations
 from saltvirt.migration.host.arrivalchecks import is_medium
 from saltvirt.placement.answers import DiskFacts, MigrationInfo
+from saltvirt.storage.images import cache, incoming
+from saltvirt.storage.images.validation import ValidatedImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from saltvirt.core.errors import StorageError
-from saltvirt.storage.images.validation import ValidatedImage
 from saltvirt.core.journal.movefacts import ArrivalFacts
 from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths
 from saltvirt.migration.host.arrivalfacts import LocalFacts
 from saltvirt.placement import requirements
 from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
+from saltvirt.storage import diskpaths
+from saltvirt.storage.images.validation import ValidatedImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ never renews the keys.
 from dataclasses import replace
 from typing import Any
 
-from saltvirt.libvirt.domains import migrateconnections
 from saltvirt.core.model import Move
+from saltvirt.libvirt.domains import migrateconnections
 from saltvirt.xml.domain import tlspriority
 
 # QEMU's own default.

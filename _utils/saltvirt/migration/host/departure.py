@@ -8,29 +8,26 @@ from dataclasses import replace
 from typing import Any
 
 from saltvirt.core import filecontent, undo, wire
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import records
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import NoSuchVm, StorageError, VirtError
-from saltvirt.libvirt import connect
-from saltvirt.libvirt.storage import diskvolumes
+from saltvirt.core.journal import records
+from saltvirt.core.journal.movefacts import DepartureFacts
+from saltvirt.core.model import Move
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.protocol.effects import Effects
+from saltvirt.core.salt.context import Context
+from saltvirt.libvirt import connect, departedvms, legacymoves, reservations
 from saltvirt.libvirt.domains import halves, lifecycle, migrate, process, snapshots
 from saltvirt.libvirt.domains.migrate import MigrationFailed
-from saltvirt.core.model import Move
-from saltvirt.core.journal.movefacts import DepartureFacts
-from saltvirt.libvirt import legacymoves, reservations
-from saltvirt.vm.purge.host import purge
-from saltvirt.storage import diskpaths, trash
-from saltvirt.vm.recovery.host import unfinished
-from saltvirt.core.salt.context import Context
+from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.migration.host import arrivalchecks, leaving, peer, sending
-from saltvirt.libvirt import departedvms
-from saltvirt.vm.show.host import migrationinfo, sharedfiles
-from saltvirt.vm.power.host import startlock
 from saltvirt.migration.host.moveend import End
-from saltvirt.core.protocol.effects import Effects
 from saltvirt.placement.answers import MigrationInfo
-from saltvirt.storage import policies
+from saltvirt.storage import diskpaths, policies, trash
+from saltvirt.vm.power.host import startlock
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.show.host import migrationinfo, sharedfiles
 
 _PURPOSE, _BURIED = "departure", "cancelled"
 # How long a target may stay *arrived*, while the source removes files, before its record ends.
@@ -300,7 +297,9 @@ class Departure(End[DepartureFacts]):
         self._look_again()
         if self.facts.leaves and self.facts.is_by_hand:
             # The target may have the definition only in memory, and lose it in a power failure.
-            departedvms.keep_definition(self._settings, name, lifecycle.migratable_xml(self.conn, name))
+            departedvms.keep_definition(
+                self._settings, name, lifecycle.migratable_xml(self.conn, name)
+            )
         target_host = peer.uri_of(self.facts.target)[1]
         if self.facts.leaves:
             departedvms.note_target(self._settings, name, target_host)

@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import arguments, files
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.storage.images import cache, tool
-from saltvirt.libvirt import hostfacts
-from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths
-from saltvirt.migration.host.arrivalplan import ComingFile
-from saltvirt.storage import door, policies, sharing, usage
-from saltvirt.storage.verdict import Verdict
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.undo import on_failure
+from saltvirt.libvirt import hostfacts, reservations
+from saltvirt.migration.host.arrivalplan import ComingFile
+from saltvirt.storage import diskpaths, door, policies, sharing, usage
+from saltvirt.storage.images import cache, tool
+from saltvirt.storage.verdict import Verdict
 
 
 def placeholder(path: Path) -> None:

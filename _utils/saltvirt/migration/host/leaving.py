@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from saltvirt.core import filecontent
-from saltvirt.libvirt.domains import lifecycle, migrate, snapshots
 from saltvirt.core.journal.movefacts import DepartureFacts
+from saltvirt.libvirt.domains import lifecycle, migrate, snapshots
 
 
 def signatures(facts: DepartureFacts) -> dict[str, list[int]]:

@@ -3,18 +3,18 @@
 import os
 from typing import Any, Generic, TypeVar
 
-from saltvirt.core.protocol import effects as parts, moveprotocol
-from saltvirt.core.journal import records
 from saltvirt.core import wire
 from saltvirt.core.errors import VirtError
+from saltvirt.core.journal import records
+from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
+from saltvirt.core.protocol import effects as parts
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.protocol.effects import Effects, MoveRecord
+from saltvirt.core.salt.context import Context
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.libvirt.domains.migrate import MigrationFailed
-from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
-from saltvirt.storage import diskpaths
-from saltvirt.core.salt.context import Context
-from saltvirt.core.protocol.effects import Effects, MoveRecord
 from saltvirt.placement.answers import MigrationInfo
-from saltvirt.storage import sharing
+from saltvirt.storage import diskpaths, sharing
 from saltvirt.xml.edit import readdomain
 
 _Facts = TypeVar("_Facts", ArrivalFacts, DepartureFacts)

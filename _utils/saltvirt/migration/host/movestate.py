@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.core import filecontent
-from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.journal import records
-from saltvirt.core.options.config import HostSettings
-from saltvirt.libvirt.domains import halves, lifecycle, migrate
 from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts, Noted
-from saltvirt.libvirt import legacymoves, reservations
-from saltvirt.vm.recovery.host import unfinished
-from saltvirt.migration.host import departure, peer
-from saltvirt.core.protocol.effects import Source, State, Target
 from saltvirt.core.journal.records import Record
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.protocol.effects import Source, State, Target
+from saltvirt.libvirt import legacymoves, reservations
+from saltvirt.libvirt.domains import halves, lifecycle, migrate
+from saltvirt.migration.host import departure, peer
+from saltvirt.vm.recovery.host import unfinished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

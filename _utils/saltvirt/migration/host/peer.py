@@ -10,14 +10,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from saltvirt.core import locks
-from saltvirt.core.journal import records
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument
-from saltvirt.libvirt import connect
+from saltvirt.core.journal import records
+from saltvirt.core.journal.movefacts import ArrivalFacts
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect, reservations
 from saltvirt.libvirt.domains import migrate
 from saltvirt.libvirt.storage import pools
-from saltvirt.core.journal.movefacts import ArrivalFacts
-from saltvirt.libvirt import reservations
 
 _POOL = "salt-virt-incoming-"
 # No leading hyphen, as in an option of a program, and no character that ends a URI's host.

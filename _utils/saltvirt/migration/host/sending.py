@@ -6,16 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.migration import movespec
+from saltvirt.core.model import Move
 from saltvirt.core.options.config import HostSettings
+from saltvirt.core.salt.context import Context
 from saltvirt.libvirt.domains import lifecycle, migrate, migrateconnections, process, snapshots
 from saltvirt.libvirt.domains.migrate import MigrationFailed
-from saltvirt.core.model import Move
-from saltvirt.core.salt.context import Context
+from saltvirt.migration import movespec
 from saltvirt.migration.host import arrivalchecks, connections, peer, transferwatch
-from saltvirt.vm.show.host import migrationinfo
 from saltvirt.placement import generation
 from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
+from saltvirt.vm.show.host import migrationinfo
 
 _TLS_FILES = ("ca-cert.pem", "client-cert.pem", "client-key.pem")
 _QEMU_PKI = Path("/etc/pki/qemu")

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable, Mapping
 
+from saltvirt.core.journal.movefacts import cut_postcopy_message
+from saltvirt.core.model import Move
+from saltvirt.core.salt.context import Context
 from saltvirt.libvirt.domains import migrate
 from saltvirt.libvirt.domains.migrate import MigrationFailed
-from saltvirt.core.model import Move
-from saltvirt.core.journal.movefacts import cut_postcopy_message
-from saltvirt.core.salt.context import Context
 from saltvirt.migration.host import peer
 
 _CANCEL_S = 180

@@ -5,18 +5,24 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from saltvirt.cluster import orders
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen, locate
+from saltvirt.cluster.rpc.hostcommands import act
 from saltvirt.core import terminal, wire
 from saltvirt.core.errors import VirtError
-from saltvirt.migration.master import preflight, migrate, evacuationnotes, notesignatures, parallelmoves
-from saltvirt.cluster.inventory import locate, lastseen, inventory
-from saltvirt.cluster import orders
-from saltvirt.migration.master import recovery
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.rpc.hostcommands import act
+from saltvirt.core.journal.records import ShownRecord
+from saltvirt.core.protocol.moveprotocol import LEAVES
+from saltvirt.migration.master import (
+    evacuationnotes,
+    migrate,
+    notesignatures,
+    parallelmoves,
+    preflight,
+    recovery,
+)
 from saltvirt.placement import evacuation
 from saltvirt.placement.answers import HostInfo, MigrationInfo
-from saltvirt.core.protocol.moveprotocol import LEAVES
-from saltvirt.core.journal.records import ShownRecord
 
 # Seconds between looks at a host while VMs are on their way in.
 _LOOK_S = 3
@@ -277,7 +283,9 @@ class _EvacuationRun:
         """Move VMs as planned; note their targets first, as any process may die meanwhile."""
         cloud, host = self._cloud, self._host
         note_answers = evacuationnotes.survey_notes(cloud, inventory.all_hosts(cloud)).answers
-        notes_by_host = evacuationnotes.select_by_uuid(notesignatures.select_proved(cloud.opts, note_answers), uuids)
+        notes_by_host = evacuationnotes.select_by_uuid(
+            notesignatures.select_proved(cloud.opts, note_answers), uuids
+        )
         # The host merely claims that the VMs are its own: the claim proves nothing if another host
         # has a VM of that name.
         rivals = {name: {*lastseen.find_hosts(cloud.opts, name)} - {host} for name in moves}

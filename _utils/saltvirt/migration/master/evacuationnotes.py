@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc.hostcommands import act
 from saltvirt.core import wire
 from saltvirt.core.errors import VirtError
-from saltvirt.cluster.inventory import inventory
-from saltvirt.migration.master import notesignatures
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.rpc.hostcommands import act
 from saltvirt.core.journal.movefacts import EvacuatedFacts
+from saltvirt.migration.master import notesignatures
 
 Notes = Mapping[str, Mapping[str, Sequence[str]]]
 Uuids = Mapping[str, str | None]

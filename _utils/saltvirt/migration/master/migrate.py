@@ -4,22 +4,22 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from saltvirt.core import arguments, terminal, wire
-from saltvirt.migration import movespec
-from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import BadArgument, NameTaken, NoHostFits
-from saltvirt.cluster.inventory import locate, inventory, presence
-from saltvirt.vm.recovery.master import interrupted
-from saltvirt.migration.master import recovery
 from saltvirt.cluster import orders
-from saltvirt.vm.create.master.hostbuild import no_host_fits_error
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed, MoveHosts, NotReady
+from saltvirt.cluster.inventory import inventory, locate, presence
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, act
+from saltvirt.core import arguments, terminal, wire
+from saltvirt.core.errors import BadArgument, NameTaken, NoHostFits
+from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.model import Evaluation, Policy
+from saltvirt.core.options.config import HostSettings
+from saltvirt.migration import movespec
+from saltvirt.migration.master import recovery
+from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed, MoveHosts, NotReady
 from saltvirt.placement import brief, choose, requirements
 from saltvirt.placement.answers import DiskFacts, MigrationInfo
-from saltvirt.core.journal.records import LockedRecord
+from saltvirt.vm.create.master.hostbuild import no_host_fits_error
+from saltvirt.vm.recovery.master import interrupted
 
 
 def plan(

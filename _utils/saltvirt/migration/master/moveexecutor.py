@@ -6,21 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt.core.protocol import moveprotocol
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.rpc.hostcommands import (
+    HostCommandFailed,
+    HostUnresponsive,
+    act,
+    progress_watcher,
+)
 from saltvirt.core import terminal, wire
 from saltvirt.core.errors import VirtError
-from saltvirt.migration.master import thirdhosts
-from saltvirt.cluster.inventory import lastseen
-from saltvirt.cluster import minionkeys, orders
-from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive, act, progress_watcher
 from saltvirt.core.journal.movefacts import Noted, cut_postcopy_message, lost_half_message
-from saltvirt.core.protocol.effects import Elsewhere, State
-from saltvirt.placement.answers import Figures, MigrationInfo, Room, StepDone
-from saltvirt.core.protocol.moveprotocol import Source, Target
 from saltvirt.core.journal.recordfacts import MoveOrderFacts
 from saltvirt.core.journal.records import LockedRecord
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.protocol.effects import Elsewhere, State
+from saltvirt.core.protocol.moveprotocol import Source, Target
+from saltvirt.migration.master import thirdhosts
+from saltvirt.placement.answers import Figures, MigrationInfo, Room, StepDone
 
 LIMIT_S = 3600
 # Seconds beyond the move itself for sending and checking files and definitions.
@@ -216,7 +221,9 @@ class MoveExecutor:
     def cancel(self) -> None:
         target = self.seen.get(self.target)
         is_refused = isinstance(target, Target) and target.phase in (None, moveprotocol.REFUSED)
-        self._step(self.source, moveprotocol.CANCEL, seen=self._phase_of_source, is_refused=is_refused)
+        self._step(
+            self.source, moveprotocol.CANCEL, seen=self._phase_of_source, is_refused=is_refused
+        )
 
     @property
     def _phase_of_source(self) -> str | None:
@@ -226,7 +233,9 @@ class MoveExecutor:
     def lose_target(self) -> None:
         """Give up the target: the operator declares it lost."""
         source_phase = self._phase_of_source
-        self._step(self.source, moveprotocol.CANCEL, seen=source_phase, is_refused=False, is_lost=True)
+        self._step(
+            self.source, moveprotocol.CANCEL, seen=source_phase, is_refused=False, is_lost=True
+        )
 
     def give_up(self) -> None:
         """Give up what the target has: the operator does not need it."""
@@ -269,7 +278,10 @@ class MoveExecutor:
     def give_way(self, host: str) -> list[str]:
         """End both hosts' records of a VM that ``host`` has; return lines on what both keep."""
         warnings = []
-        for side_host, step in ((self.target, moveprotocol.LET_GO), (self.source, moveprotocol.GIVE_WAY)):
+        for side_host, step in (
+            (self.target, moveprotocol.LET_GO),
+            (self.source, moveprotocol.GIVE_WAY),
+        ):
             answer = self.seen.get(side_host)
             if not isinstance(answer, Source | Target) or answer.phase is None:
                 continue

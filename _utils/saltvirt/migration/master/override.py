@@ -2,12 +2,12 @@
 
 import shlex
 
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed
 from saltvirt.cluster.rpc.hostcommands import HostUnresponsive
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.protocol.effects import Elsewhere
 from saltvirt.core.protocol.moveprotocol import Source, Target
+from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed
 
 # In a target's error, also of the release before: the VM that came there is incomplete.
 NOT_WHOLE = "has not come here whole"

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from saltvirt.core.errors import BadArgument, NoHostFits, VirtError
-from saltvirt.cluster.inventory import inventory, presence
-from saltvirt.migration.master import migrate
 from saltvirt.cluster import progress
-from saltvirt.core.salt import threads
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.migration.master.moveexecutor import MoveFailed
+from saltvirt.cluster.inventory import inventory, presence
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
+from saltvirt.core.errors import BadArgument, NoHostFits, VirtError
+from saltvirt.core.salt import threads
+from saltvirt.migration.master import migrate
+from saltvirt.migration.master.moveexecutor import MoveFailed
 from saltvirt.vm.create.master.many.turns import Order, Turns
 
 log = logging.getLogger(__name__)

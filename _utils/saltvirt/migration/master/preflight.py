@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from saltvirt.core import wire
-from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.core import wire
 from saltvirt.placement.answers import MigrationInfo
 
 _ROUNDS = 5

@@ -4,13 +4,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from saltvirt.core.errors import VirtError
-from saltvirt.migration.master import preflight, parallelmoves
-from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.core.errors import VirtError
+from saltvirt.migration.master import parallelmoves, preflight
 from saltvirt.placement import balance as planning
-from saltvirt.placement import load, requirements
-from saltvirt.placement import sequence
+from saltvirt.placement import load, requirements, sequence
 from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
 
 # Hosts measure a window in parts: the differences between parts are noise. A part has at most
@@ -200,7 +199,9 @@ class _RebalanceRun:
         """Make the steps until one fails; return the reason if no more should follow."""
         order = self._watched.order([*self.made, *remaining_steps], len(self.made))
         moves = {step.name: (step.source, step.target) for step in remaining_steps}
-        outcome = parallelmoves.move(self._cloud, moves, pace=self._pace, is_fixed=True, order=order)
+        outcome = parallelmoves.move(
+            self._cloud, moves, pace=self._pace, is_fixed=True, order=order
+        )
         self.made += [step for step in remaining_steps if step.name in outcome.moved]
         self.stays |= {**outcome.failed, **dict.fromkeys(outcome.gone, "it was removed")}
         reason = _INTERRUPTED if outcome.is_interrupted else None

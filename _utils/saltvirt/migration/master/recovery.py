@@ -6,16 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from saltvirt.core.protocol import effects, moveprotocol, recoveryprotocol
-from saltvirt.core.errors import VirtError
-from saltvirt.migration.master import override
 from saltvirt.cluster import orders
-from saltvirt.core.salt import threads
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed, MoveHosts
 from saltvirt.cluster.rpc.hostcommands import HostUnresponsive
-from saltvirt.core.protocol.moveprotocol import Source, Target
+from saltvirt.core.errors import VirtError
 from saltvirt.core.journal.records import LockedRecord
+from saltvirt.core.protocol import effects, moveprotocol, recoveryprotocol
+from saltvirt.core.protocol.moveprotocol import Source, Target
+from saltvirt.core.salt import threads
+from saltvirt.migration.master import override
+from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed, MoveHosts
 
 # How many leftover moves are settled at a time.
 _AT_ONCE = 8
@@ -179,7 +179,9 @@ def _settle_kept(hands: MoveExecutor, force: bool, keep: str | None) -> tuple[st
             else override.end_with_kept_host(hands, keep)
         )
         return moveprotocol.DONE, ending
-    return (moveprotocol.DONE, override.forget_incomplete(hands)) if force else (moveprotocol.KEEP, "")
+    return (
+        (moveprotocol.DONE, override.forget_incomplete(hands)) if force else (moveprotocol.KEEP, "")
+    )
 
 
 def _describe_ending(hands: MoveExecutor, is_moved: bool | None, is_given_up: bool) -> str:

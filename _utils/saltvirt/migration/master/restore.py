@@ -6,16 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.core.salt import compat
+from saltvirt.cluster import minionkeys
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen, locate
+from saltvirt.cluster.rpc.hostcommands import act
 from saltvirt.core import terminal
 from saltvirt.core.errors import VirtError
-from saltvirt.cluster.inventory import locate, lastseen, inventory
-from saltvirt.cluster import minionkeys
-from saltvirt.migration.master import evacuationnotes, notesignatures, parallelmoves
-from saltvirt.migration.master import recovery
-from saltvirt.cluster.cloud import Cloud
+from saltvirt.core.salt import compat
+from saltvirt.migration.master import evacuationnotes, notesignatures, parallelmoves, recovery
 from saltvirt.migration.master.evacuate import NotAllMoved, set_maintenance
-from saltvirt.cluster.rpc.hostcommands import act
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +151,9 @@ def _read_notes(cloud: Cloud, host: str) -> _HostNotes:
         vm_host: {n: vm.uuid for n, vm in vms.items()}
         for vm_host, vms in migration_survey.answers.items()
     }
-    away = evacuationnotes.confirm_away(away, host, uuids, uuids_by_host, migration_survey.reasons())
+    away = evacuationnotes.confirm_away(
+        away, host, uuids, uuids_by_host, migration_survey.reasons()
+    )
     return _HostNotes(trails=trails, uuids=uuids, away=away)
 
 
@@ -167,5 +168,6 @@ def _unasked(cloud: Cloud, names: Iterable[str], hypervisors: Iterable[str]) -> 
     return {
         host
         for host in strangers
-        if not name_set.isdisjoint(names_by_host[host]) and minionkeys.read_accepted_from(store, host)
+        if not name_set.isdisjoint(names_by_host[host])
+        and minionkeys.read_accepted_from(store, host)
     }

@@ -4,13 +4,13 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from saltvirt.core import arguments, locks
-from saltvirt.core.journal import records
-from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.cluster.inventory import inventory
-from saltvirt.migration.master import recovery
 from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.core import arguments, locks
+from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.core.journal import records
+from saltvirt.migration.master import recovery
 from saltvirt.migration.master.moveexecutor import MoveHosts
 
 # The most recorded moves of one host: each costs two requests, and a host may make them up.
@@ -45,7 +45,9 @@ def settle_all(
         is_forced = force and word == keep
         try:
             with orders.opened(cloud.opts, vm, is_there=True) as order:
-                ended = recovery.settle(cloud, order, token, hosts, uuid, force=is_forced, keep=word)
+                ended = recovery.settle(
+                    cloud, order, token, hosts, uuid, force=is_forced, keep=word
+                )
             out[vm] = _join(out.get(vm), ended)
         except VirtError as error:
             failed[vm] = _join(failed.get(vm), str(error))

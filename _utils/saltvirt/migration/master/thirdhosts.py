@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core import wire
-from saltvirt.cluster.inventory import lastseen, inventory
-from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.cluster.rpc import minions
+from saltvirt.core import wire
+from saltvirt.core.journal.records import ShownRecord
+from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.protocol.effects import Elsewhere, State, Target
 from saltvirt.placement.answers import Presence
-from saltvirt.core.journal.records import ShownRecord
 
 _STATE = "virt.migration_state"
 _SHUTDOWN = "shutdown"

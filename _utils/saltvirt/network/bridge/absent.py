@@ -4,13 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saltvirt.network.bridge import bridgeplan, leases, links, resolver, watchdog
+from saltvirt.network.bridge import (
+    bridgeplan,
+    confirm,
+    leases,
+    links,
+    portlease,
+    resolver,
+    watchdog,
+)
+from saltvirt.network.bridge.leases import Lease
+from saltvirt.network.bridge.snapshot import Snapshot
 from saltvirt.network.managers import managers, persistence
 from saltvirt.network.managers.change import Change, Manager
-from saltvirt.network.bridge.leases import Lease
 from saltvirt.network.managers.linkconfig import LinkConfig
-from saltvirt.network.bridge.snapshot import Snapshot
-from saltvirt.network.bridge import confirm, portlease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

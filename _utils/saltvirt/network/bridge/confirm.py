@@ -9,8 +9,8 @@ from typing import Any
 from saltvirt.core import undo
 from saltvirt.core.errors import VirtError
 from saltvirt.network.bridge import watchdog
-from saltvirt.network.managers.change import Change
 from saltvirt.network.bridge.snapshot import Snapshot
+from saltvirt.network.managers.change import Change
 
 # The watchdog acts only after the job's own limits have passed.
 _GRACE_S = 90

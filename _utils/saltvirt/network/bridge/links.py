@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from saltvirt.core.salt import optional
 from saltvirt.core.errors import VirtError
+from saltvirt.core.salt import optional
 from saltvirt.network.bridge.bridgeplan import Step
 from saltvirt.network.bridge.snapshot import Address, Link, Route, Snapshot
 

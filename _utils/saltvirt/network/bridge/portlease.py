@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 
 from saltvirt.core.errors import VirtError
 from saltvirt.network.bridge import dhcp
-from saltvirt.network.managers.change import Manager
 from saltvirt.network.bridge.leases import Lease
 from saltvirt.network.bridge.snapshot import Snapshot
+from saltvirt.network.managers.change import Manager
 
 # A server that probes an address before it offers it takes a few seconds.
 _LEASE_S = 20

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.core.errors import BadArgument
-from saltvirt.network.bridge import bridgeplan, leases, links, resolver
+from saltvirt.network.bridge import bridgeplan, confirm, leases, links, portlease, resolver
+from saltvirt.network.bridge.leases import Lease
+from saltvirt.network.bridge.snapshot import Snapshot
 from saltvirt.network.managers import managers, persistence
 from saltvirt.network.managers.change import Manager
-from saltvirt.network.bridge.leases import Lease
 from saltvirt.network.managers.linkconfig import LinkConfig
-from saltvirt.network.bridge.snapshot import Snapshot
-from saltvirt.network.bridge import confirm, portlease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

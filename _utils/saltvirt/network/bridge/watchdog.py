@@ -17,8 +17,8 @@ from typing import Any
 from saltvirt.core import undo
 from saltvirt.core.errors import VirtError
 from saltvirt.network.bridge import bridgeplan, links
-from saltvirt.network.managers.change import Change
 from saltvirt.network.bridge.snapshot import Snapshot
+from saltvirt.network.managers.change import Change
 
 log = logging.getLogger(__name__)
 _Rollback = tuple[Snapshot, Collection[str], Change]

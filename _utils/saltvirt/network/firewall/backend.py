@@ -9,9 +9,9 @@ from salt.exceptions import SaltException
 
 from saltvirt.core import undo
 from saltvirt.core.errors import VirtError
+from saltvirt.core.undo import Steps
 from saltvirt.network.firewall import rules
 from saltvirt.network.firewall.bootunits import BootUnits
-from saltvirt.core.undo import Steps
 
 Functions = Mapping[str, Callable[..., Any]]
 # Not $PATH: the unit's text must not depend on the caller's environment.

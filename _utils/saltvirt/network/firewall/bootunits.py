@@ -6,8 +6,8 @@ from typing import Any
 
 import salt.utils.systemd
 
-from saltvirt.network.managers.change import content, put
 from saltvirt.core.undo import Steps
+from saltvirt.network.managers.change import content, put
 
 UNITS = Path("/etc/systemd/system")
 RULES = Path("/etc/salt-virt")

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from saltvirt.core.undo import Steps
 from saltvirt.network.firewall import rules
 from saltvirt.network.firewall.backend import Firewall, FirewallError
 from saltvirt.network.firewall.ownrules import OwnRules
-from saltvirt.core.undo import Steps
 
 # Options that select a set of rules, the missing rules, the stale rules.
 _Difference = tuple[Sequence[str], list[str], list[str]]

@@ -6,10 +6,10 @@ table of nftables refuses stays refused.
 """
 
 from saltvirt.core.errors import BadArgument
+from saltvirt.core.undo import Steps
 from saltvirt.network.firewall import bootunits, rules
 from saltvirt.network.firewall.backend import Firewall, is_found
 from saltvirt.network.firewall.nftables import Nftables
-from saltvirt.core.undo import Steps
 
 
 class WithForwarding(Firewall):

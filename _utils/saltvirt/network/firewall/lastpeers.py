@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 
 from saltvirt.core import terminal
-from saltvirt.network.managers import change
 from saltvirt.network.firewall import bootunits, rules
+from saltvirt.network.managers import change
 
 _SHOWN = 5
 

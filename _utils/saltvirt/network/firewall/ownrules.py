@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from saltvirt.network.managers import change
 from saltvirt.network.firewall import bootunits
+from saltvirt.network.managers import change
 
 _HEAD = "# Rich rules set by Salt's virt.firewall_present, which removes no others.\n"
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from saltvirt.network.bridge import leases, links
+from saltvirt.network.bridge.leases import Lease
 from saltvirt.network.managers import linkconfig, netplan, stacked
 from saltvirt.network.managers.change import Change, content, put
-from saltvirt.network.bridge.leases import Lease
 from saltvirt.network.managers.linkconfig import LinkConfig
 from saltvirt.network.managers.tools import PersistenceError, run
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from saltvirt.core import files
-from saltvirt.network.managers import interfaces
 from saltvirt.network.bridge import leases, links
-from saltvirt.network.managers.change import Change, content, put
 from saltvirt.network.bridge.leases import Lease
+from saltvirt.network.managers import interfaces
+from saltvirt.network.managers.change import Change, content, put
 from saltvirt.network.managers.linkconfig import LinkConfig
 from saltvirt.network.managers.tools import PersistenceError, run
 

@@ -5,12 +5,12 @@ from functools import partial
 from pathlib import Path
 
 from saltvirt.network.bridge import leases
+from saltvirt.network.bridge.leases import Lease
+from saltvirt.network.bridge.links import wait_for
 from saltvirt.network.managers import linkconfig
 from saltvirt.network.managers.change import Change
 from saltvirt.network.managers.filemanagers import FileManager
-from saltvirt.network.bridge.leases import Lease
 from saltvirt.network.managers.linkconfig import LinkConfig
-from saltvirt.network.bridge.links import wait_for
 from saltvirt.network.managers.tools import PersistenceError, run
 
 _OURS = "salt-virt-"

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from saltvirt.network.bridge.bridgeplan import BridgeRefused
-from saltvirt.network.managers.linkconfig import LinkConfig
 from saltvirt.network.bridge.snapshot import Address, Link, Route, Snapshot
+from saltvirt.network.managers.linkconfig import LinkConfig
 
 _PROTO_BOOT, _PROTO_RA, _PROTO_DHCP = 3, 9, 16
 _MAIN, _GLOBAL = 254, 0

@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from saltvirt.cluster import membership, minionkeys
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, locate
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, act
 from saltvirt.core import arguments, files
 from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import MasterError
-from saltvirt.cluster.inventory import locate, inventory
-from saltvirt.cluster import minionkeys, membership
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, act
 
 log = logging.getLogger(__name__)
 

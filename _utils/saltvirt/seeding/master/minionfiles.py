@@ -10,12 +10,12 @@ from typing import Any
 
 import salt.version
 
-from saltvirt.core import arguments, files, locks
-from saltvirt.seeding.shared import minionpackages
-from saltvirt.core.http import web
-from saltvirt.core.errors import BadArgument, MasterError
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.core import arguments, files, locks
+from saltvirt.core.errors import BadArgument, MasterError
+from saltvirt.core.http import web
 from saltvirt.seeding.master.minionsource import PUBLIC, Site
+from saltvirt.seeding.shared import minionpackages
 from saltvirt.seeding.shared.minionpackages import ONEDIR, Index, Package
 
 _RELEASE = re.compile(r"\d+\.\d+")

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from saltvirt.core import files
-from saltvirt.core.http import web
 from saltvirt.core.arguments import hide_credentials
 from saltvirt.core.errors import ImageError, MasterError
-from saltvirt.seeding.shared.minionpackages import DEB, ONEDIR, RPM
-from saltvirt.core.writelimit import Meter, OverLimit, Room, read_space
+from saltvirt.core.http import web
 from saltvirt.core.units import MIB, human
+from saltvirt.core.writelimit import Meter, OverLimit, Room, read_space
+from saltvirt.seeding.shared.minionpackages import DEB, ONEDIR, RPM
 
 # Salt's public site. Its server makes a checksum file for each file. Source: Salt's install guide,
 # and the site's own folders.

@@ -15,9 +15,9 @@ from typing import Any, TextIO
 
 from saltvirt.core import locks, terminal
 from saltvirt.core.errors import SeedError
+from saltvirt.core.units import MIB
 from saltvirt.core.writelimit import Meter, OverLimit, Room, allocated_bytes
 from saltvirt.seeding.offline import barrier, lending
-from saltvirt.core.units import MIB
 
 _WORKER = Path(__file__).with_name("worker")
 # Debian's, SUSE's and RHEL's packages of the binding are for the system's own Python.

@@ -14,8 +14,8 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from saltvirt.core.http import connection
 from saltvirt.core.errors import SeedError
+from saltvirt.core.http import connection
 
 TABLE = "salt_virt_appliance"
 # This host; link-local addresses; multicast and broadcast.

@@ -19,9 +19,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import files, locks, mountinfo, writelimit, undo
-from saltvirt.core.options.config import HostSettings
+from saltvirt.core import files, locks, mountinfo, undo, writelimit
 from saltvirt.core.errors import BadArgument, SeedError, StorageError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.seeding.offline import appliance, hostmount, lending
 from saltvirt.seeding.offline.worker import confined
 
@@ -112,7 +112,9 @@ def _most_bytes(settings: HostSettings, location: str, disk: int) -> int | None:
     disk_stat = os.fstat(disk)
     if not stat.S_ISREG(disk_stat.st_mode):
         return None
-    meter = writelimit.from_settings(settings).meter(location, Path(os.path.realpath(location)).parent)
+    meter = writelimit.from_settings(settings).meter(
+        location, Path(os.path.realpath(location)).parent
+    )
     meter.check(0)
     return disk_stat.st_size + meter.most_bytes()
 

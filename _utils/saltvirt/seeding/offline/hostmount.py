@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from saltvirt.core import undo
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, SeedError, StorageError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.seeding.offline.worker import nbd
 
 log = logging.getLogger(__name__)

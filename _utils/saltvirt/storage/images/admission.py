@@ -7,11 +7,11 @@ from typing import Any
 
 from saltvirt.core import writelimit
 from saltvirt.core.arguments import hide_credentials
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import ImageError
-from saltvirt.storage.images import source, validation
-from saltvirt.core.writelimit import Meter, Room
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.units import human
+from saltvirt.core.writelimit import Meter, Room
+from saltvirt.storage.images import source, validation
 
 Validate = Callable[[Path], validation.ValidatedImage]
 
@@ -78,7 +78,9 @@ def from_settings(
     expected: Mapping[str, Any] | None = None,
 ) -> Admission:
     """Return the checks for an image."""
-    return Admission(hide_credentials(image), validate, expected, writelimit.from_settings(settings))
+    return Admission(
+        hide_credentials(image), validate, expected, writelimit.from_settings(settings)
+    )
 
 
 def refuse_other_digest(part: Path, image: object, digest: str) -> None:

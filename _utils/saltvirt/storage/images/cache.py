@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from saltvirt.core import files, locks, writelimit
+from saltvirt.core.errors import ImageError, StorageError
 from saltvirt.core.http import web
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import ImageError, StorageError
-from saltvirt.storage.images import admission, clone, partfile, source, tool, validation
 from saltvirt.core.writelimit import OverLimit
+from saltvirt.storage.images import admission, clone, partfile, source, tool, validation
 
 
 class _Host(Protocol):

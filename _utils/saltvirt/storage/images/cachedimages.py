@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import arguments, terminal
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.storage.images import cache, removal
-from saltvirt.libvirt import reservations
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.storage.images import fetch
+from saltvirt.libvirt import reservations
 from saltvirt.storage import door, policies, sharing, usage
+from saltvirt.storage.images import cache, fetch, removal
 from saltvirt.storage.verdict import Reference
 
 

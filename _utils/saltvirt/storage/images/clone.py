@@ -10,11 +10,11 @@ from typing import Any
 
 from saltvirt.core import files
 from saltvirt.core.errors import BadArgument, StorageError
+from saltvirt.core.model import Disk
+from saltvirt.core.units import MIB, human
+from saltvirt.core.writelimit import Meter, Room
 from saltvirt.storage.images import tool
 from saltvirt.storage.images.validation import ValidatedImage
-from saltvirt.core.model import Disk
-from saltvirt.core.writelimit import Meter, Room
-from saltvirt.core.units import MIB, human
 
 _Opener = Callable[[str, int], int] | None
 # linux/fs.h: _IOW(0x94, 9, int). File systems without it fail with one of these errors.

@@ -10,12 +10,12 @@ from typing import Any
 from salt.exceptions import SaltException
 
 from saltvirt.core import writelimit
-from saltvirt.core.http import web
 from saltvirt.core.arguments import hide_credentials
 from saltvirt.core.errors import BadArgument, ImageError
-from saltvirt.storage.images import cache, validation
+from saltvirt.core.http import web
 from saltvirt.core.salt.context import Context
 from saltvirt.core.units import MIB
+from saltvirt.storage.images import cache, validation
 
 # Checksums of a distribution's images are some KiB.
 _SUMS_BYTES = MIB

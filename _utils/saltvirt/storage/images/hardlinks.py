@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from saltvirt.core import files, writelimit
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import VirtError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.storage.images import cache, clone, partfile
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,9 @@ def _replace(settings: HostSettings, image: LinkedImage, golden_path: Path) -> N
         partfile.new_part(golden_path.parent, str(golden_path)) as part,
     ):
         clone.copy(
-            image.path, part, writelimit.from_settings(settings).meter(golden_path, golden_path.parent)
+            image.path,
+            part,
+            writelimit.from_settings(settings).meter(golden_path, golden_path.parent),
         )
         stat = golden_path.stat()
         os.chown(part, stat.st_uid, stat.st_gid)

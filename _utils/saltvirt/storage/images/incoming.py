@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from saltvirt.core import writelimit
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import ImageError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.storage.images import admission, cache, validation
 
 

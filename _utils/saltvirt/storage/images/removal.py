@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import files, locks
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import ImageError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.storage.images import cache, qcow2, rights, source, validation
 
 # ``{digest: users}``

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import ImageError
-from saltvirt.storage.images import cache, qcow2, source
-from saltvirt.storage.images import cachedimages
+from saltvirt.core.options.config import HostSettings
+from saltvirt.storage.images import cache, cachedimages, qcow2, source
 
 
 def images(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:

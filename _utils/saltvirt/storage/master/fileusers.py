@@ -9,11 +9,11 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, act
 from saltvirt.core import arguments, terminal, wire
 from saltvirt.core.errors import MasterError
-from saltvirt.cluster.inventory import inventory
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, act
 from saltvirt.placement.answers import ASK, FileUsers
 
 FUN = "virt.file_users"

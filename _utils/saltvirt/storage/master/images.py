@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import locks, terminal, wire
-from saltvirt.core.errors import MasterError
-from saltvirt.cluster.inventory import inventory
-from saltvirt.cluster.rpc import minions
 from saltvirt.cluster import progress
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.rpc.hostcommands import act, progress_watcher
+from saltvirt.core import locks, terminal, wire
+from saltvirt.core.errors import MasterError
 from saltvirt.placement.answers import Pruned, Words
 
 # Seconds between two lines of progress.

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc.hostcommands import act
 from saltvirt.core import wire
 from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.cluster.inventory import inventory
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.rpc.hostcommands import act
 
 
 class NotAllEmptied(VirtError):

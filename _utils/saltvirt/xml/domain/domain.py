@@ -8,8 +8,27 @@ from typing import Any, TypeVar
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Vm
-from saltvirt.xml.domain import chardev, clock, controller, cpu, cputune, disk, features, graphics, hostdev, hotplug, memory, metadata, nic, numatune, osboot, rng, vcpu, video
 from saltvirt.xml import leaf, tag, to_text
+from saltvirt.xml.domain import (
+    chardev,
+    clock,
+    controller,
+    cpu,
+    cputune,
+    disk,
+    features,
+    graphics,
+    hostdev,
+    hotplug,
+    memory,
+    metadata,
+    nic,
+    numatune,
+    osboot,
+    rng,
+    vcpu,
+    video,
+)
 from saltvirt.xml.domain.chardev import Chardev
 from saltvirt.xml.domain.clock import Clock
 from saltvirt.xml.domain.controller import Controller

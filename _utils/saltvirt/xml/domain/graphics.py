@@ -7,8 +7,8 @@ from typing import Any
 
 from saltvirt.core.arguments import refuse_unknown_keys
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml.edit import amend
 from saltvirt.xml import attributes_of, bag, parse, switch, tag, texts, to_text, yes_no
+from saltvirt.xml.edit import amend
 
 _KEYS = {"type", "port", "tls_port", "listen", "password", "keymap"}
 # Types with a port, and types without one.

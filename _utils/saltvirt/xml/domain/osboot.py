@@ -8,9 +8,9 @@ from typing import Any
 from saltvirt.core.arguments import boolean, refuse_unknown_keys
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Vm
-from saltvirt.xml.edit import amend
 from saltvirt.xml import attributes_of, bag, leaf, switch, tag
 from saltvirt.xml.domain import source
+from saltvirt.xml.edit import amend
 
 _KEYS = {"kernel", "initrd", "cmdline", "loader", "nvram", "efi"}
 _DEVICES = {"hd", "fd", "cdrom", "network"}

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from saltvirt.core.errors import StorageError
-from saltvirt.xml.domain import chardev
 from saltvirt.xml import parse, set_first, tag, to_text
+from saltvirt.xml.domain import chardev
 
 _AGENT = "org.qemu.guest_agent.0"
 _FORMATS = ("qcow2", "raw")

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from saltvirt.xml import METADATA_NS, parse, set_first, tag, to_text
 from saltvirt.xml.domain import chardev, disk, metadata
 from saltvirt.xml.edit import readdomain
-from saltvirt.xml.edit.clone import clear_source, exclusive_disks, find_host_chardevs, replace_by_ptys
+from saltvirt.xml.edit.clone import (
+    clear_source,
+    exclusive_disks,
+    find_host_chardevs,
+    replace_by_ptys,
+)
 
 # The types of disks that are copied, with the attribute that identifies their <source>.
 TYPES = {"file": "file", "block": "dev", "volume": "volume", "network": "name"}

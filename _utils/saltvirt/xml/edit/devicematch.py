@@ -5,11 +5,11 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from typing import Any
 
-from saltvirt.xml.edit import amend
 from saltvirt.xml.domain import disk, nic
 from saltvirt.xml.domain.disk import Disk
 from saltvirt.xml.domain.hostdev import Hostdev
 from saltvirt.xml.domain.nic import Interface
+from saltvirt.xml.edit import amend
 
 SEED_SERIAL = "saltvirt-seed"
 DRIVES = ("cdrom", "floppy")

@@ -10,8 +10,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from posixpath import dirname
 
-from saltvirt.xml.edit import copied
 from saltvirt.xml.domain import sysinfo
+from saltvirt.xml.edit import copied
 
 # Elements, each with the attribute that names a path; without one the element's text does.
 _NAMED = (

@@ -5,8 +5,19 @@ from typing import Any
 
 from saltvirt.core.errors import VirtError
 from saltvirt.core.nics import host_needs
-from saltvirt.xml.domain import chardev, disk, memory, metadata, nic, numatune, osboot, sysinfo, tpm, vcpu
 from saltvirt.xml import parse, to_text
+from saltvirt.xml.domain import (
+    chardev,
+    disk,
+    memory,
+    metadata,
+    nic,
+    numatune,
+    osboot,
+    sysinfo,
+    tpm,
+    vcpu,
+)
 from saltvirt.xml.domain import cpu as cpu_
 from saltvirt.xml.domain import graphics as graphics_
 

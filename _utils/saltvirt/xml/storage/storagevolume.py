@@ -8,8 +8,8 @@ from typing import Any
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.units import size_bytes
-from saltvirt.xml.domain import disk
 from saltvirt.xml import leaf, tag
+from saltvirt.xml.domain import disk
 from saltvirt.xml.storage import permissions
 
 TYPES = ("file", "block", "dir", "network", "netdir", "ploop")

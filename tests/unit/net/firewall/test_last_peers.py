@@ -7,9 +7,9 @@ import pytest
 from firewallkit import PORTS
 from hypothesis import given
 from hypothesis import strategies as st
+from saltvirt.certificates.host import enrolment
 from saltvirt.core.errors import VirtError
 from saltvirt.network.firewall import lastpeers
-from saltvirt.certificates.host import enrolment
 
 REFRESH = "salt HOST saltutil.refresh_grains"
 TOLD = {"h1": ["10.0.0.1"], "h3": ["10.0.0.3", "fd00::3"]}

@@ -6,9 +6,8 @@ from dataclasses import replace
 import asloaded
 import pytest
 from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.network.bridge import links, resolver
+from saltvirt.network.bridge import absent, confirm, links, present, resolver
 from saltvirt.network.managers import managers
-from saltvirt.network.bridge import absent, confirm, present
 from snapshots import BR0, address, link, route
 
 HOST = {

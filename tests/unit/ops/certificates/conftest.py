@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from askedca import ask
-from saltvirt.core import wire
 from saltvirt.certificates.host import enrolment, installed
+from saltvirt.core import wire
 
 FUNCTIONS = {"cmd.has_exec": lambda _name: False}
 

@@ -15,8 +15,8 @@ from askedca import GRAINS, ask
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from lockers import another_user_holds, ends
-from saltvirt.certificates.host import enrolment, installed
 from saltvirt.ca import ca
+from saltvirt.certificates.host import enrolment, installed
 
 FUNCTIONS = {"cmd.has_exec": lambda _name: False}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import asloaded
 import pytest
-from saltvirt.core import files
-from saltvirt.core.errors import StorageError
+from saltvirt.certificates.host import enrolment, installed
 from saltvirt.certificates.master import certificates
 from saltvirt.cluster.rpc.replies import Reply
-from saltvirt.certificates.host import enrolment, installed
+from saltvirt.core import files
+from saltvirt.core.errors import StorageError
 
 
 def test_a_list_of_who_is_revoked_is_read_also_if_no_certificate_is_given(host, place, monkeypatch):

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 from saltvirt.core import files
-from saltvirt.core.journal import records
 from saltvirt.core.errors import LibvirtRefused, NameTaken, NotTakenBack, SeedError, StorageError
-from saltvirt.storage.images import clone
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.vm.show.host import inspect
-from saltvirt.storage import exclusivecreate, trash
-from saltvirt.vm.purge.host import purge
+from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
-from saltvirt.vm.create.host import apply
+from saltvirt.libvirt.domains import lifecycle
 from saltvirt.seeding import nocloud
+from saltvirt.storage import exclusivecreate, trash
+from saltvirt.storage.images import clone
+from saltvirt.vm.create.host import apply
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.show.host import inspect
 
 pytestmark = pytest.mark.slow
 
@@ -285,7 +285,9 @@ def test_the_files_and_the_phase_are_on_the_disk_before_the_vm_is_defined(hyperv
 
 def test_credentials_that_a_killed_builder_wrote_do_not_stay(hypervisor, monkeypatch):
     monkeypatch.setattr(lifecycle, "start_once", kill)
-    monkeypatch.setattr("saltvirt.seeding.offline.appliance.why_missing", lambda _python: "no such thing")
+    monkeypatch.setattr(
+        "saltvirt.seeding.offline.appliance.why_missing", lambda _python: "no such thing"
+    )
     hypervisor.dies(lambda: hypervisor.init(seed_method="credentials"))
     assert "web1_seed.credentials" in hypervisor.files()
 

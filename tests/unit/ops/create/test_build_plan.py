@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 import told
-from saltvirt.vm import spec
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, NameTaken, ReservationRefused, StorageError
-from saltvirt.storage.images import validation
-from saltvirt.vm.create.host import buildfacts, buildplan, create
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.units import MIB
+from saltvirt.placement.answers import DomainTypes
 from saltvirt.seeding import seedmethod
 from saltvirt.storage.diskpaths import Place
-from saltvirt.placement.answers import DomainTypes
-from saltvirt.core.units import MIB
+from saltvirt.storage.images import validation
+from saltvirt.vm import spec
+from saltvirt.vm.create.host import buildfacts, buildplan, create
 from saltvirt.xml.edit import readdomain
 
 IMAGE = "salt://images/any.qcow2"

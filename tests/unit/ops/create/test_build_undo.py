@@ -9,11 +9,10 @@ from dataclasses import replace
 import pytest
 from saltvirt.core.errors import BadArgument, NotTakenBack, SeedError, VirtError
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import diskpaths
-from saltvirt.vm.recovery.host import unfinished
-from saltvirt.vm.create.host import create, apply
+from saltvirt.storage import diskpaths, door
+from saltvirt.vm.create.host import apply, create
 from saltvirt.vm.power.host import startlock
-from saltvirt.storage import door
+from saltvirt.vm.recovery.host import unfinished
 from saltvirt.xml.domain import osboot
 
 ALL = ["web1_data.qcow2", "web1_seed.iso.qcow2", "web1_system.qcow2"]

@@ -6,14 +6,14 @@ import signal
 import pytest
 from clonekit import FILES, change, cloned, disk, nothing_of_it, write
 from saltvirt.core.errors import LibvirtRefused, NameTaken, StorageError
-from saltvirt.storage.images import clone, tool
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.vm.purge.host import purge
 from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.seeding import nocloud
+from saltvirt.storage.images import clone, tool
 from saltvirt.vm.create.host import apply
 from saltvirt.vm.power.host import startlock
-from saltvirt.seeding import nocloud
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
 
 pytestmark = pytest.mark.slow
 

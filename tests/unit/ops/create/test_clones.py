@@ -17,12 +17,19 @@ from clonekit import (
     nothing_of_it,
     write,
 )
-from saltvirt.core.errors import BadArgument, LibvirtRefused, NameTaken, SeedError, StorageError, VirtError
-from saltvirt.storage.images import clone, tool
+from saltvirt.core.errors import (
+    BadArgument,
+    LibvirtRefused,
+    NameTaken,
+    SeedError,
+    StorageError,
+    VirtError,
+)
 from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.vm.purge.host import purge
+from saltvirt.storage.images import clone, tool
 from saltvirt.vm.clone.host import cloning
+from saltvirt.vm.purge.host import purge
 from saltvirt.xml import parse
 
 pytestmark = pytest.mark.slow

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import onrecord
 import pytest
-from saltvirt.core.journal import records
-from saltvirt.vm import spec
 from saltvirt.core.errors import BadArgument, ReservationRefused, SeedError, StorageError
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import ownermark, diskpaths
-from saltvirt.vm.purge.host import purge
+from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import diskpaths, ownermark, policies, usage
+from saltvirt.vm import spec
 from saltvirt.vm.create.host import create, existing
-from saltvirt.storage import policies, usage
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
 from saltvirt.xml.edit import readdomain
 
 MARKER = b"what the guest wrote"
@@ -53,7 +52,9 @@ def disk(path, fmt="qcow2", size="8M"):
 
 def defined(hypervisor, name="web1"):
     """Return the disks of a VM."""
-    return readdomain.disk_sources(readdomain.domain((hypervisor.definitions / f"{name}.xml").read_text()))
+    return readdomain.disk_sources(
+        readdomain.domain((hypervisor.definitions / f"{name}.xml").read_text())
+    )
 
 
 def undefine(hypervisor, conn, name="web1"):

@@ -10,7 +10,7 @@ import pytest
 import verdicts
 from saltvirt.core.errors import StorageError
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import ownermark, diskpaths, trash
+from saltvirt.storage import diskpaths, ownermark, trash
 from saltvirt.vm.create.host import create
 from snapshotxml import DISK, SNAPSHOT, VM
 from test_existing_disks import digest, disk

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
-from saltvirt.storage.images import tool
+from saltvirt.core.journal import records
 from saltvirt.storage import exclusivecreate
-from saltvirt.vm.recovery.host import unfinished
+from saltvirt.storage.images import tool
 from saltvirt.vm.create.host import apply
+from saltvirt.vm.recovery.host import unfinished
 
 DISK = "web1_system.qcow2"
 

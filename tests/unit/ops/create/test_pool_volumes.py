@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import onrecord
 import pytest
-from saltvirt.core.journal import records
 from saltvirt.core.errors import BadArgument, SeedError, StorageError
-from saltvirt.libvirt.storage import diskvolumes, volumes
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.vm.purge.host import purge
+from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.libvirt.storage import diskvolumes, volumes
 from saltvirt.vm.create.host import create
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.recovery.host import unfinished
 from saltvirt.vm.update.host import apply, request
-from saltvirt.xml.domain import disk
 from saltvirt.xml import parse
+from saltvirt.xml.domain import disk
 
 UUID = "3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77"
 AUTH = f"<auth type='ceph' username='u'><secret uuid='{UUID}'/></auth>"

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import onrecord
 import pytest
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
-from saltvirt.storage import exclusivecreate
+from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
+from saltvirt.storage import exclusivecreate, policies, usage
 from saltvirt.vm.create.host import apply
-from saltvirt.storage import policies, usage
+from saltvirt.vm.recovery.host import unfinished
 
 
 @pytest.mark.parametrize("purpose", ["build", "arrival"])

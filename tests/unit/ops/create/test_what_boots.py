@@ -2,8 +2,8 @@
 
 import pytest
 from saltvirt.core.errors import ImageError
-from saltvirt.storage.images.validation import ValidatedImage
 from saltvirt.core.model import Disk, Vm
+from saltvirt.storage.images.validation import ValidatedImage
 from saltvirt.vm.create.host import bootable
 
 IMAGE = "salt://x.qcow2"

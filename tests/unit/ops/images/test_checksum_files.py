@@ -10,11 +10,11 @@ import pytest
 import salt.config
 import salt.loader
 from fetching import served
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.storage.images import fetch
 from saltvirt.core.units import MIB
+from saltvirt.storage.images import fetch
 
 DISK = (bytes(510) + b"\x55\xaa").ljust(MIB, b"\0")
 

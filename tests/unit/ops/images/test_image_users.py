@@ -8,12 +8,10 @@ import subprocess
 
 import libvirt
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, ImageError, StorageError
-from saltvirt.storage.images import cache, removal, validation
-from saltvirt.storage import diskpaths
-from saltvirt.storage.images import cachedimages
-from saltvirt.storage import policies, usage
+from saltvirt.core.options.config import HostSettings
+from saltvirt.storage import diskpaths, policies, usage
+from saltvirt.storage.images import cache, cachedimages, removal, validation
 
 DOMAIN = """<domain type='test'><name>{name}</name><memory unit='MiB'>64</memory>
 <os><type>hvm</type></os><devices><disk type='file' device='disk'>{driver}<source file='{disk}'/>
@@ -95,7 +93,10 @@ def test_between_begin_and_end_all_hosts_can_look_once_more(host, tmp_path, is_u
     if is_used:
         overlay(disk, path)
     kept = {digest: f"used by {disk}"} if is_used else {}
-    assert cachedimages.find_used(conn, settings, [digest, "another"]) == {"removed": {}, "kept": kept}
+    assert cachedimages.find_used(conn, settings, [digest, "another"]) == {
+        "removed": {},
+        "kept": kept,
+    }
     removed = {} if is_used else {digest: size}
     assert cachedimages.end(conn, settings, list(removed)) == {"removed": removed, "kept": {}}
     assert bool(cache.find(settings, digest)) is is_used
@@ -233,7 +234,9 @@ def test_no_image_goes_while_what_is_between_it_and_a_disk_is_out_of_reach(host,
             cachedimages.prune(conn, settings, [digest], is_dry=False)
         for network in ("nbd://nas.example/d1", "rbd:vms/d1", "nbd:unix:/run/d1:exportname=d1"):
             qemu_img("rebase", "-u", "-F", "raw", "-b", network, disk)
-            assert list(cachedimages.prune(conn, settings, [digest], is_dry=True)["removed"]) == [digest]
+            assert list(cachedimages.prune(conn, settings, [digest], is_dry=True)["removed"]) == [
+                digest
+            ]
     finally:
         dom.undefine()
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from saltvirt.storage.images import cache, source, validation
-from saltvirt.seeding import golden
 from saltvirt.core.writelimit import OverLimit
+from saltvirt.seeding import golden
 from saltvirt.seeding.seedmodel import Inspection
+from saltvirt.storage.images import cache, source, validation
 
 
 def test_without_room_in_the_cache_a_golden_image_is_built_with_a_warning(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import asloaded
 import pytest
-from saltvirt.core.options import config
 from saltvirt.core import locks
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, ImageError
+from saltvirt.core.options import config
+from saltvirt.core.options.config import HostSettings
 from saltvirt.storage.images import cache, removal
 from saltvirt.storage.images import source as source_
 

@@ -8,10 +8,10 @@ import pytest
 import verdicts
 from saltvirt.core import files
 from saltvirt.core.errors import StorageError
-from saltvirt.storage import vmvolumes, trash
-from saltvirt.vm.create.host import existing
 from saltvirt.seeding import golden
+from saltvirt.storage import trash, vmvolumes
 from saltvirt.storage.sharing import OtherHostsUsage
+from saltvirt.vm.create.host import existing
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
 

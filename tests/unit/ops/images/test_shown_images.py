@@ -3,8 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from saltvirt.storage.images import cache, validation
-from saltvirt.storage.images import cachedimages, shownimages
+from saltvirt.storage.images import cache, cachedimages, shownimages, validation
 
 
 def test_a_golden_image_is_shown_when_its_cached_copy_is_gone(hypervisor):

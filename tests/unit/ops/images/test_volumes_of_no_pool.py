@@ -5,10 +5,9 @@ import subprocess
 
 import libvirt
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import StorageError
-from saltvirt.storage.images import cache
-from saltvirt.storage.images import cachedimages
+from saltvirt.core.options.config import HostSettings
+from saltvirt.storage.images import cache, cachedimages
 
 VM = """<domain type='test'><name>web1</name><memory unit='MiB'>64</memory><os><type>hvm</type></os>
 <devices><disk type='volume' device='disk'><driver name='qemu' type='{}'/>

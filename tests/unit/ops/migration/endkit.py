@@ -7,17 +7,16 @@ pushed, and libvirt's own migration is a note that it was asked for.
 
 from pathlib import Path
 
-from saltvirt.core.protocol import effects, moveprotocol, recoveryprotocol
-from saltvirt.core.journal import records
 from saltvirt.core import wire
-from saltvirt.libvirt import connect
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.core.model import Move
+from saltvirt.core.journal import records
 from saltvirt.core.journal.movefacts import Noted
-from saltvirt.libvirt import reservations
+from saltvirt.core.model import Move
+from saltvirt.core.protocol import effects, moveprotocol, recoveryprotocol
+from saltvirt.core.protocol.effects import run
+from saltvirt.libvirt import connect, reservations
+from saltvirt.libvirt.domains import lifecycle
 from saltvirt.migration.host import arrival, departure, movestate
 from saltvirt.vm.power.host import startlock
-from saltvirt.core.protocol.effects import run
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
 TOKEN = "t1"

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 from saltvirt.core import filecontent, wire
-from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.errors import ReservationRefused, VirtError
-from saltvirt.storage.images import tool
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.libvirt import departedvms
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.libvirt.domains.migrate import MigrationFailed
 from saltvirt.migration.host import arrival
-from saltvirt.libvirt import departedvms
-from saltvirt.vm.show.host import migrationinfo
-from saltvirt.vm.power.host import startlock
 from saltvirt.placement.answers import FileFacts, ImageFacts
+from saltvirt.storage.images import tool
+from saltvirt.vm.power.host import startlock
+from saltvirt.vm.show.host import migrationinfo
 from saltvirt.xml import parse
 
 

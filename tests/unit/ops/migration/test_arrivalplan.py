@@ -3,10 +3,10 @@
 import pytest
 import told
 from saltvirt.core.errors import StorageError
-from saltvirt.storage.images.validation import ValidatedImage
 from saltvirt.migration.host import arrivalplan, sending
-from saltvirt.migration.host.arrivalplan import ArrivalPlan, AwaitedImage, ComingFile
 from saltvirt.migration.host.arrivalfacts import LocalFacts
+from saltvirt.migration.host.arrivalplan import ArrivalPlan, AwaitedImage, ComingFile
+from saltvirt.storage.images.validation import ValidatedImage
 
 ISO = "/srv/tools.iso"
 A, B = "a" * 64, "b" * 64

@@ -4,8 +4,8 @@ import xml.etree.ElementTree as ET
 
 import libvirt
 import pytest
-from saltvirt.libvirt.domains import migrate, migrateconnections
 from saltvirt.core.model import Move
+from saltvirt.libvirt.domains import migrate, migrateconnections
 from saltvirt.migration.host import connections, sending, transferwatch
 from saltvirt.xml.domain import tlspriority
 

@@ -5,15 +5,15 @@ import threading
 import pytest
 from endkit import UUID, is_untouched
 from saltvirt.core import filecontent
-from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.errors import NameTaken, StorageError, VirtError
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.libvirt import departedvms
 from saltvirt.libvirt.domains import lifecycle, migrate
 from saltvirt.libvirt.domains.migrate import MigrationFailed
-from saltvirt.vm.purge.host import purge
-from saltvirt.storage import diskpaths
 from saltvirt.migration.host import departure
-from saltvirt.libvirt import departedvms
+from saltvirt.storage import diskpaths
 from saltvirt.vm.power.host import startlock
+from saltvirt.vm.purge.host import purge
 
 
 def test_a_stopped_vm_leaves_and_nothing_of_it_stays(end, conn):

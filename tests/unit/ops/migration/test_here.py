@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
-from saltvirt.storage.images import cache, source
+from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths
 from saltvirt.migration.host import arrival, arrivalchecks, arrivalfacts
-from saltvirt.vm.show.host import migrationinfo
 from saltvirt.placement.answers import ImageFacts
+from saltvirt.storage import diskpaths
+from saltvirt.storage.images import cache, source
+from saltvirt.vm.show.host import migrationinfo
 
 MIB = 2**20
 

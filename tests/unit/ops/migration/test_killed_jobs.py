@@ -3,9 +3,9 @@
 import pytest
 from endkit import Settling, is_untouched
 from saltvirt.core.journal import records
+from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.libvirt.domains.migrate import MigrationFailed
-from saltvirt.libvirt import reservations
 from saltvirt.migration.host import arrival
 from saltvirt.vm.show.host import migrationinfo
 

@@ -6,14 +6,14 @@ import time
 
 import pytest
 from saltvirt.core import locks
-from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.errors import NameTaken, StorageError
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.vm.show.host import inspect
+from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import legacymoves, reservations
-from saltvirt.vm.purge.host import purge
+from saltvirt.libvirt.domains import lifecycle
 from saltvirt.migration.host import departure, movestate
 from saltvirt.vm.power.host import startlock
+from saltvirt.vm.purge.host import purge
+from saltvirt.vm.show.host import inspect
 
 ROOM = {"vcpus": 1, "memory_mib": 64, "disk_mib": 1, "affinity": [], "anti_affinity": []}
 

@@ -12,8 +12,8 @@ from saltvirt.core.errors import VirtError
 from saltvirt.libvirt.domains import lifecycle, migrate
 from saltvirt.libvirt.domains.migrate import MigrationFailed
 from saltvirt.migration.host import departure
-from saltvirt.vm.show.host import migrationinfo
 from saltvirt.vm.power.host import startlock
+from saltvirt.vm.show.host import migrationinfo
 
 
 def test_what_a_third_host_has_stays_here_off_and_is_named(end, conn):

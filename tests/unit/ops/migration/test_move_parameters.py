@@ -6,8 +6,8 @@ import libvirt
 import pytest
 import told
 from saltvirt.core.errors import BadArgument
-from saltvirt.libvirt.domains import migrate
 from saltvirt.core.model import Move
+from saltvirt.libvirt.domains import migrate
 from saltvirt.migration.host import peer, sending, transferwatch
 
 

@@ -4,9 +4,9 @@ import libvirt
 import pytest
 from endkit import is_untouched
 from saltvirt.core import wire
+from saltvirt.core.journal.movefacts import Noted
 from saltvirt.libvirt.domains import lifecycle, migrate, snapshots
 from saltvirt.libvirt.domains.migrate import MigrationFailed
-from saltvirt.core.journal.movefacts import Noted
 from saltvirt.vm.show.host import migrationinfo
 from saltvirt.xml.storage import snapshot
 

@@ -4,11 +4,11 @@ import struct
 from os import chown
 
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import NoSuchVm
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import query
-from saltvirt.vm.show.host import migrationinfo, hostdependencies
+from saltvirt.vm.show.host import hostdependencies, migrationinfo
 from saltvirt.xml.edit import readdomain
 
 TEST = HostSettings(uri="test:///default")
@@ -34,7 +34,9 @@ MEMORY = (
 
 def why(devices="", more="", settings=TEST, is_running=False):
     """Return what keeps a VM with these devices here."""
-    root = readdomain.domain(f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>")
+    root = readdomain.domain(
+        f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>"
+    )
     return list(hostdependencies.obstacles(settings, root, is_running=is_running))
 
 

@@ -4,8 +4,8 @@ import json
 
 import onrecord
 import pytest
-from saltvirt.core.journal import records
 from saltvirt.core.errors import StorageError
+from saltvirt.core.journal import records
 from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
 from saltvirt.libvirt import reservations
 from saltvirt.migration.host import arrival, departure

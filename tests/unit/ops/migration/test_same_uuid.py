@@ -49,7 +49,9 @@ def test_one_of_its_name_is_said_once(end, conn, moving):
 def test_by_hand_it_does_not_go_there_but_back_to_where_its_definition_was_kept(
     end, conn, moving, monkeypatch, name, said
 ):
-    monkeypatch.setattr(arrivalchecks.hostfacts, "capabilities", lambda _conn: {"arch": "i686", "guests": []})
+    monkeypatch.setattr(
+        arrivalchecks.hostfacts, "capabilities", lambda _conn: {"arch": "i686", "guests": []}
+    )
     monkeypatch.setattr(arrivalchecks.generation, "reasons", lambda *_: [])
     lifecycle.undefine(conn, "web1-old")
     end.define(conn, name, moving.uuid)

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import libvirt
 import pytest
+from saltvirt.core.model import Move
 from saltvirt.libvirt.domains import migrate
 from saltvirt.libvirt.domains.migrate import MigrationFailed
-from saltvirt.core.model import Move
 from saltvirt.migration.host import transferwatch
 
 DATA = {"type": libvirt.VIR_DOMAIN_JOB_UNBOUNDED, "memory_processed": 4096}

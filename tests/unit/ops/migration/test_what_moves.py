@@ -8,10 +8,10 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle, query
 from saltvirt.migration.host import arrivalchecks
-from saltvirt.vm.show.host import migrationinfo
 from saltvirt.placement.answers import DiskFacts, FileFacts
-from saltvirt.xml.edit import readdomain
+from saltvirt.vm.show.host import migrationinfo
 from saltvirt.xml.domain import tpm
+from saltvirt.xml.edit import readdomain
 
 DATA = Path(__file__).resolve().parents[3] / "data"
 TEST = HostSettings(uri="test:///default")

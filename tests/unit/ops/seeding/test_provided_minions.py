@@ -11,14 +11,14 @@ from typing import ClassVar
 import pytest
 import salt.config
 import salt.loader
-from saltvirt.seeding.shared import minionpackages
 from saltvirt.core.errors import SeedError
-from saltvirt.seeding.shared.minionpackages import Package
-from saltvirt.vm.create.host import create
 from saltvirt.core.salt.context import Context
 from saltvirt.seeding import install, provided
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Inspection
+from saltvirt.seeding.shared import minionpackages
+from saltvirt.seeding.shared.minionpackages import Package
+from saltvirt.vm.create.host import create
 
 HERE = platform.machine()
 CLOUDY = {

@@ -7,9 +7,9 @@ from pathlib import Path
 import keypairs
 import pytest
 from saltvirt.core.errors import BadArgument
-from saltvirt.vm.create.host import create
 from saltvirt.core.salt.context import Context
 from saltvirt.seeding import existing
+from saltvirt.vm.create.host import create
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, SeedError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.seeding import existing
 

@@ -8,18 +8,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from saltvirt.core.errors import BadArgument, SeedError
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.salt.context import Context
+from saltvirt.seeding import cloudconfig, golden, inspection, install, seedmethod
+from saltvirt.seeding.offline import appliance
+from saltvirt.seeding.offline.worker import confined
+from saltvirt.seeding.seedmodel import CloudInit, Identity, Inspection, Installation
 from saltvirt.seeding.shared import minionpackages
 from saltvirt.vm import spec
-from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import BadArgument, SeedError
 from saltvirt.vm.create.host import buildfacts
-from saltvirt.core.salt.context import Context
-from saltvirt.seeding import golden
-from saltvirt.seeding import inspection, install, seedmethod
-from saltvirt.seeding.offline import appliance
-from saltvirt.seeding import cloudconfig
-from saltvirt.seeding.seedmodel import CloudInit, Identity, Inspection, Installation
-from saltvirt.seeding.offline.worker import confined
 
 IMAGE = "salt://images/any.qcow2"
 IDENTITY = Identity(id="web1", config={}, cloud_init=CloudInit(user_data=({}, {})))

@@ -4,11 +4,10 @@ import json
 
 import libvirt
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument
-from saltvirt.storage.images import cache
-from saltvirt.storage.images import cachedimages
+from saltvirt.core.options.config import HostSettings
 from saltvirt.seeding import inspection, install
+from saltvirt.storage.images import cache, cachedimages
 
 STEERING = "debian \x1b]0;title\x07\x1b[2J12\nhyper2: all is well"
 SHOWN = r"debian \x1b]0;title\x07\x1b[2J12 hyper2: all is well"

@@ -2,8 +2,8 @@
 
 import pytest
 from saltvirt.vm.update.host import apply, request
-from saltvirt.xml.domain import domain
 from saltvirt.xml import parse
+from saltvirt.xml.domain import domain
 from test_updates import DEFAULTS
 from updatekit import DEFINED, GOOD, IDLE
 

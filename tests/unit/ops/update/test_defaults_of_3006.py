@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from saltvirt.core.options import config
 from saltvirt.core.model import Disk
 from saltvirt.core.nics import mac_for
+from saltvirt.core.options import config
 from saltvirt.vm.update.host import disks, plan, request
-from saltvirt.xml.domain import disk, graphics
 from saltvirt.xml import parse
+from saltvirt.xml.domain import disk, graphics
 
 NEW = config.HostSettings()
 OLD = config.host_settings({"virt": {"compat": 3006}})

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 from saltvirt.vm.update.host import live, plan
-from saltvirt.xml.domain import nic
 from saltvirt.xml import parse, tag
+from saltvirt.xml.domain import nic
 
 MAC, OTHER = "52:54:00:6d:90:02", "52:54:00:6d:90:03"
 ADDRESS = "<address type='pci' domain='0x0000' bus='0x02' slot='0x10' function='0x{}'/>"

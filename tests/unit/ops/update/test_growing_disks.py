@@ -5,8 +5,8 @@ import subprocess
 import libvirt
 from saltvirt.libvirt.domains import changing, lifecycle
 from saltvirt.vm.update.host import apply, request
-from saltvirt.xml.domain import domain
 from saltvirt.xml import parse
+from saltvirt.xml.domain import domain
 from test_updates import DEFAULTS
 from updatekit import XML
 

@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 from saltvirt.core.errors import StorageError
-from saltvirt.storage.images import cache
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.seeding import golden
+from saltvirt.storage.images import cache
 from saltvirt.vm.update.host import apply, request
 from test_updates import DEFAULTS
 

@@ -32,9 +32,9 @@ def update(hypervisor, tmp_path, monkeypatch):
                 hypervisor.context, request.from_call(hypervisor.settings, "web1", given)
             )
             answer.pop("diff", None)
-            return answer, readdomain.describe_notes(readdomain.domain(lifecycle.inactive_xml(conn, "web1")))[
-                "disk_mib"
-            ]
+            return answer, readdomain.describe_notes(
+                readdomain.domain(lifecycle.inactive_xml(conn, "web1"))
+            )["disk_mib"]
 
         yield call
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument
+from saltvirt.core.options.config import HostSettings
 from saltvirt.vm.update.host import apply, live, plan, removals, request
-from saltvirt.xml.domain import domain
 from saltvirt.xml import parse
+from saltvirt.xml.domain import domain
 from test_updates import DEFAULTS
 from updatekit import XML
 

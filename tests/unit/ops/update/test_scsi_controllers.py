@@ -3,8 +3,8 @@
 import pytest
 from saltvirt.libvirt.domains import changing, lifecycle
 from saltvirt.vm.update.host import apply, request
-from saltvirt.xml.domain import controller
 from saltvirt.xml import parse
+from saltvirt.xml.domain import controller
 from test_old_files import ALONE
 from test_updates import DEFAULTS
 from updatekit import XML

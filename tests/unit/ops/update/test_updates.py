@@ -12,8 +12,8 @@ from saltvirt.core.errors import BadArgument, LibvirtRefused, NoSuchVm, StorageE
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.update.host import apply, request
-from saltvirt.xml.domain import domain
 from saltvirt.xml import parse
+from saltvirt.xml.domain import domain
 from saltvirt.xml.edit.devicematch import SEED_SERIAL
 from sizes import sizes
 from updatekit import BACK, BAD, CALLS, DEFINED, IDLE, XML

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import libvirt
 import pytest
-from saltvirt.core.salt import compat
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import records
 from saltvirt.core import wire
-from saltvirt.libvirt.domains import lifecycle, power, query
+from saltvirt.core.journal import records
 from saltvirt.core.journal.movefacts import DepartureFacts
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.salt import compat
+from saltvirt.libvirt import departedvms, reservations
+from saltvirt.libvirt.domains import lifecycle, power, query
 from saltvirt.vm.purge.host import purge
-from saltvirt.libvirt import reservations
-from saltvirt.libvirt import departedvms
 from saltvirt.xml import parse
 
 MODULE = Path(__file__).resolve().parents[4] / "_states/virt_defined.py"

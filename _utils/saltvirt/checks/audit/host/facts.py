@@ -13,19 +13,27 @@ from typing import Any
 
 from cryptography import x509
 
-from saltvirt.core.options import config
+from saltvirt.ca import ca
+from saltvirt.certificates.host import enrolment, installed
+from saltvirt.checks.audit.auditanswer import (
+    CertificateFacts,
+    ConsoleFacts,
+    DaemonFacts,
+    DisplayFacts,
+    HostAudit,
+    KeyFacts,
+    RevocationFacts,
+)
+from saltvirt.checks.audit.host import localusers, release
+from saltvirt.checks.audit.host.conffiles import Conf, FileReader, Value, read_settings
 from saltvirt.core import filecontent
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadConfig
-from saltvirt.storage.images import hardlinks
+from saltvirt.core.options import config
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt.domains import query
 from saltvirt.libvirt.domains.privatefiles import is_world_readable
 from saltvirt.network.firewall import forwarding
-from saltvirt.checks.audit.host import localusers, release
-from saltvirt.checks.audit.host.conffiles import Conf, FileReader, Value, read_settings
-from saltvirt.certificates.host import enrolment, installed
-from saltvirt.ca import ca
-from saltvirt.checks.audit.auditanswer import CertificateFacts, ConsoleFacts, DaemonFacts, DisplayFacts, HostAudit, KeyFacts, RevocationFacts
+from saltvirt.storage.images import hardlinks
 
 _CONF, _PROC = Path("/etc/libvirt"), Path("/proc/net")
 _PLAIN_PORT = 16509

@@ -8,8 +8,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from saltvirt.checks.audit.host.conffiles import Conf, FileReader, read_settings
 from saltvirt.checks.audit.auditanswer import LocalFacts
+from saltvirt.checks.audit.host.conffiles import Conf, FileReader, read_settings
 
 # Each daemon's read-write socket; virtproxyd has that of libvirtd.
 _SOCKETS = {"libvirtd": "libvirt-sock", "virtproxyd": "libvirt-sock"} | {

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt.libvirt import hostfacts
-from saltvirt.checks.audit.host.conffiles import FileReader
 from saltvirt.checks.audit.auditanswer import ReleaseFacts
+from saltvirt.checks.audit.host.conffiles import FileReader
+from saltvirt.libvirt import hostfacts
 
 _DPKG = Path("/var/lib/dpkg/status")
 # Debian's packages with the code of a daemon or an emulator.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from saltvirt.core.salt import lookonly
 from saltvirt.checks.audit.master import saltfunctions, saltlooks
+from saltvirt.core.salt import lookonly
 
 # Kinds of functions, as Salt's ACLs write them after an @.
 MODULES, RUNNERS, WHEELS = "module", "runner", "wheel"

@@ -4,12 +4,12 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from saltvirt.core.errors import VirtError
-from saltvirt.checks.audit.master import imagechecks, vmchecks, releases
-from saltvirt.checks.audit.master.masterfacts import Baseline
-from saltvirt.core.findings import Finding, apply_command, sync_command
-from saltvirt.cluster.membership import Members
 from saltvirt.checks.audit.auditanswer import CertificateFacts, HostAudit, KeyFacts, LocalFacts
+from saltvirt.checks.audit.master import imagechecks, releases, vmchecks
+from saltvirt.checks.audit.master.masterfacts import Baseline
+from saltvirt.cluster.membership import Members
+from saltvirt.core.errors import VirtError
+from saltvirt.core.findings import Finding, apply_command, sync_command
 
 # The beginning of this cloud's certificate subjects; see saltvirt.ca.ca.subject.
 _UNIT = "OU=salt-virt hypervisor"

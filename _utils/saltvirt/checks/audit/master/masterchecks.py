@@ -8,14 +8,14 @@ from typing import Any
 
 from salt.utils.stringutils import expr_match
 
-from saltvirt.core.options import config
-from saltvirt.cluster import masterconfig
+from saltvirt.cells import registry
 from saltvirt.checks.audit.master.granted import MODULES, RUNNERS, describe_grants
 from saltvirt.checks.audit.master.masterfacts import MasterFacts
-from saltvirt.cells import registry
-from saltvirt.core.findings import MASTER, Finding
-from saltvirt.core.salt.masterrelease import PILLAR, UPDATE, is_since
+from saltvirt.cluster import masterconfig
 from saltvirt.cluster.membership import is_glob
+from saltvirt.core.findings import MASTER, Finding
+from saltvirt.core.options import config
+from saltvirt.core.salt.masterrelease import PILLAR, UPDATE, is_since
 
 # By line of Salt, the first release that can refuse minions without proof of their id.
 _PROOF = {3006: 17, 3007: 9}

@@ -17,11 +17,11 @@ import salt.version
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from saltvirt.core.salt import compat
-from saltvirt.core import filecontent
-from saltvirt.cluster import candidates, minionkeys, membership
 from saltvirt.ca import ca, certified, layout, store
 from saltvirt.ca.authorities import LIBVIRT, USES, Authorities
+from saltvirt.cluster import candidates, membership, minionkeys
+from saltvirt.core import filecontent
+from saltvirt.core.salt import compat
 
 # Usual names of private keys; a file's content decides.
 _KEY_NAMES = (".pem", ".key", "_rsa", "_ecdsa", "_ed25519")
@@ -170,7 +170,10 @@ def read_facts(opts: Mapping[str, Any], members: membership.Members, now: dateti
         strange=sorted(
             {
                 str(path)
-                for path in (*_find_strange_files(authorities), *minionkeys.find_foreign_files(opts))
+                for path in (
+                    *_find_strange_files(authorities),
+                    *minionkeys.find_foreign_files(opts),
+                )
             }
         ),
         reactors=sorted(_find_reactors(opts.get("reactor"), roots)),

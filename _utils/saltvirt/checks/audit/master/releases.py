@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from saltvirt.core.findings import Finding
 from saltvirt.checks.audit.auditanswer import ReleaseFacts
+from saltvirt.core.findings import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,17 +4,17 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from saltvirt.cells import cellstatus
+from saltvirt.checks.audit.auditanswer import HostAudit
+from saltvirt.checks.audit.master import cellchecks, hostchecks, masterchecks, masterfacts
+from saltvirt.cluster import membership
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.rpc.unresponsive import Wait
 from saltvirt.core import wire
 from saltvirt.core.errors import VirtError
-from saltvirt.cluster.inventory import inventory
-from saltvirt.cluster import membership
-from saltvirt.cluster.rpc import minions
-from saltvirt.checks.audit.master import masterfacts, cellchecks, hostchecks, masterchecks
-from saltvirt.cells import cellstatus
-from saltvirt.cluster.cloud import Cloud
 from saltvirt.core.findings import Finding, table
-from saltvirt.cluster.rpc.unresponsive import Wait
-from saltvirt.checks.audit.auditanswer import HostAudit
 
 FUN = "virt.audit"
 

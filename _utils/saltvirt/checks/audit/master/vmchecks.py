@@ -4,8 +4,8 @@ import ipaddress
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
-from saltvirt.core.findings import Finding
 from saltvirt.checks.audit.auditanswer import DisplayFacts, HostAudit
+from saltvirt.core.findings import Finding
 
 
 def findings(host: str, facts: HostAudit) -> Iterator[Finding]:

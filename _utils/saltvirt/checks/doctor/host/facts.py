@@ -7,17 +7,16 @@ from typing import Any
 
 import salt.utils.systemd
 
+from saltvirt.checks.doctor.doctoranswer import DoctorFacts, MoveLeft
+from saltvirt.checks.doctor.host import unusedfiles
 from saltvirt.core import filecontent, files, locks
 from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings
-from saltvirt.storage.images import removal
-from saltvirt.storage import exclusivecreate, diskpaths, trash
 from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
-from saltvirt.checks.doctor.host import unusedfiles
 from saltvirt.migration.host import peer
-from saltvirt.checks.doctor.doctoranswer import DoctorFacts, MoveLeft
-from saltvirt.storage import sharing, trashbacking
+from saltvirt.storage import diskpaths, exclusivecreate, sharing, trash, trashbacking
+from saltvirt.storage.images import removal
+from saltvirt.vm.recovery.host import unfinished
 
 _UNITS, _RULES = Path("/etc/systemd/system"), Path("/etc/salt-virt")
 # Folders in which files of bridges and firewalls are replaced atomically.
@@ -43,7 +42,9 @@ def read_host_facts(conn: Any, opts: Mapping[str, Any], settings: HostSettings) 
     vms = unusedfiles.vms(conn)
     # An unreadable record may name any file.
     loose_files = [] if unreadable_reasons else list(unusedfiles.files(conn, settings))
-    shared_files = unusedfiles.find_shared_files(settings, unusedfiles.find_used_files(conn, settings))
+    shared_files = unusedfiles.find_shared_files(
+        settings, unusedfiles.find_used_files(conn, settings)
+    )
     return DoctorFacts(
         code=filecontent.of_code(),
         copies=copies(opts),

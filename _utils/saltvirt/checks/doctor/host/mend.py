@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import files
-from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import BadArgument
-from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths
-from saltvirt.vm.recovery.host import unfinished
 from saltvirt.checks.doctor.host import facts, unusedfiles
+from saltvirt.core import files
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import reservations
 from saltvirt.migration.host import peer
 from saltvirt.seeding import submission
+from saltvirt.storage import diskpaths
+from saltvirt.vm.recovery.host import unfinished
 
 # Checks that unfinished.settle mends, as every virt.init and virt.purge does first.
 _SETTLED_CHECKS = ("unfinished", "lock", "download")

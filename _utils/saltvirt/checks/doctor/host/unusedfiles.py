@@ -7,16 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import writelimit, terminal
-from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import NoSuchVm
-from saltvirt.libvirt.domains import lifecycle, query
-from saltvirt.vm.show.host import inspect
-from saltvirt.storage import ownermark, diskpaths
-from saltvirt.libvirt import reservations
-from saltvirt.storage import seedfiles
 from saltvirt.checks.doctor.doctoranswer import LooseFile, SeenVm
-from saltvirt.storage import policies, sharing, unreadablechains, usage
+from saltvirt.core import terminal, writelimit
+from saltvirt.core.errors import NoSuchVm
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import reservations
+from saltvirt.libvirt.domains import lifecycle, query
+from saltvirt.storage import (
+    diskpaths,
+    ownermark,
+    policies,
+    seedfiles,
+    sharing,
+    unreadablechains,
+    usage,
+)
+from saltvirt.vm.show.host import inspect
 from saltvirt.xml.edit import readdomain
 
 _LIBVIRT = Path("/var/lib/libvirt/qemu")

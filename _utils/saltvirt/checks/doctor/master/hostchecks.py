@@ -4,9 +4,14 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from saltvirt.checks.doctor.master.leftover import CloudFacts, Leftover, fixable_leftover, manual_leftover
-from saltvirt.core.findings import sync_command
 from saltvirt.checks.doctor.doctoranswer import DoctorFacts, LooseFile
+from saltvirt.checks.doctor.master.leftover import (
+    CloudFacts,
+    Leftover,
+    fixable_leftover,
+    manual_leftover,
+)
+from saltvirt.core.findings import sync_command
 
 # TOKEN_S must equal that of checks/doctor/host/mend.py, which enforces it.
 QUIET_S, TOKEN_S = 3600, 24 * 3600

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from saltvirt.core.findings import Finding
 from saltvirt.checks.doctor.doctoranswer import DoctorFacts
+from saltvirt.core.findings import Finding
 
 MEND = "salt-run virt.doctor fix=True"
 

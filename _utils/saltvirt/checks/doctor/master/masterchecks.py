@@ -3,7 +3,12 @@
 import shlex
 from collections.abc import Iterator
 
-from saltvirt.checks.doctor.master.leftover import CloudFacts, Leftover, fixable_leftover, manual_leftover
+from saltvirt.checks.doctor.master.leftover import (
+    CloudFacts,
+    Leftover,
+    fixable_leftover,
+    manual_leftover,
+)
 from saltvirt.core.findings import MASTER
 
 

@@ -6,15 +6,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core.salt import compat
-from saltvirt.core import filecontent, locks
-from saltvirt.core.journal import records
-from saltvirt.seeding.master import authorization
 from saltvirt.certificates.master import certificates
-from saltvirt.cluster.inventory import lastseen
+from saltvirt.checks.doctor.master.leftover import MasterFacts, OrderLeft
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.checks.doctor.master.leftover import MasterFacts, OrderLeft
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.core import filecontent, locks
+from saltvirt.core.journal import records
+from saltvirt.core.salt import compat
+from saltvirt.seeding.master import authorization
 
 # How long a minion may take to answer, and then to reply to find_job.
 _PING_S, _AT_IT_S = 2, 1

@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from saltvirt.core import locks, wire
-from saltvirt.core.errors import VirtError
 from saltvirt.certificates.master import allowing
-from saltvirt.seeding.master import authorization
-from saltvirt.cluster.rpc import hostcommands
-from saltvirt.vm.recovery.master import interrupted
-from saltvirt.cluster.inventory import inventory, presence
-from saltvirt.migration.master import recovery, settle
+from saltvirt.checks.doctor.master.leftover import Leftover
 from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.checks.doctor.master.leftover import Leftover
+from saltvirt.cluster.inventory import inventory, presence
+from saltvirt.cluster.rpc import hostcommands
+from saltvirt.core import locks, wire
+from saltvirt.core.errors import VirtError
 from saltvirt.core.findings import MASTER
+from saltvirt.migration.master import recovery, settle
+from saltvirt.seeding.master import authorization
+from saltvirt.vm.recovery.master import interrupted
 
 FUN = "virt.doctor_mend"
 _LIMIT_S = 600

@@ -6,15 +6,15 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from saltvirt.core import arguments, wire
-from saltvirt.core.errors import VirtError
+from saltvirt.checks.doctor.doctoranswer import DoctorFacts
+from saltvirt.checks.doctor.master import hostchecks, masterchecks, masterfacts, mend
+from saltvirt.checks.doctor.master.leftover import CloudFacts, Leftover
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.checks.doctor.master import masterfacts, mend, hostchecks, masterchecks
-from saltvirt.checks.doctor.master.leftover import CloudFacts, Leftover
 from saltvirt.cluster.rpc.unresponsive import Wait
-from saltvirt.checks.doctor.doctoranswer import DoctorFacts
+from saltvirt.core import arguments, wire
+from saltvirt.core.errors import VirtError
 
 FUN = "virt.doctor_facts"
 # The pause between looks, in which work in progress changes its place or record; and how many
@@ -134,7 +134,9 @@ def _read_cloud(cloud: Cloud, now: datetime) -> CloudFacts:
     master = masterfacts.read_facts(cloud, list(facts_by_host), now)
     master = replace(master, at_work=busy_vms | master.at_work)
     cloud_facts = CloudFacts(master=master, hosts=facts_by_host, silent=reasons_by_host)
-    unneeded_keys = [name for name in master.noted if not masterchecks.is_key_needed(name, cloud_facts)]
+    unneeded_keys = [
+        name for name in master.noted if not masterchecks.is_key_needed(name, cloud_facts)
+    ]
     answering_minions = masterfacts.find_answering_minions(cloud, unneeded_keys)
     return replace(cloud_facts, master=replace(master, answering=answering_minions))
 

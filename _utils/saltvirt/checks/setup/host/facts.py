@@ -7,23 +7,22 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import filecontent
-from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import HostUnreachable, VirtError
-from saltvirt.libvirt import connect
-from saltvirt.core.model import Disk
-from saltvirt.storage import chains, diskpaths
-from saltvirt.vm.show.host import inspect
+from saltvirt.certificates.host import installed
 from saltvirt.checks.audit.host.conffiles import Conf, FileReader, read_settings
 from saltvirt.checks.audit.host.facts import listening
-from saltvirt.vm.create.host import poolvolumes
-from saltvirt.certificates.host import installed
-from saltvirt.seeding import identity, inspection
 from saltvirt.checks.setup.host import imagefolder, reachability
-from saltvirt.placement.answers import HostInfo
 from saltvirt.checks.setup.setupanswer import MovingFacts, SetupFacts
+from saltvirt.core import filecontent
+from saltvirt.core.errors import HostUnreachable, VirtError
+from saltvirt.core.model import Disk
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import connect
+from saltvirt.placement.answers import HostInfo
+from saltvirt.seeding import identity, inspection, nocloud
 from saltvirt.seeding.offline import appliance, lending
-from saltvirt.seeding import nocloud
+from saltvirt.storage import chains, diskpaths
+from saltvirt.vm.create.host import poolvolumes
+from saltvirt.vm.show.host import inspect
 
 _QEMU_CONF, _PROC = Path("/etc/libvirt/qemu.conf"), Path("/proc")
 _KVM, _MACHINE = Path("/dev/kvm"), Path("/etc/machine-id")
@@ -70,7 +69,9 @@ def read_host_facts(
         libvirt=libvirt,
         info=info,
         why_not=why_not,
-        folder=imagefolder.read_facts(options.images, reader.at(_QEMU_CONF, read_settings, empty_conf)),
+        folder=imagefolder.read_facts(
+            options.images, reader.at(_QEMU_CONF, read_settings, empty_conf)
+        ),
         lacking=_missing_tools(),
         storagepool=options.storagepool or "",
         pool=pool,

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from saltvirt.checks.setup.master.gaps import HINT, IMAGES, Gap, misspelt_gaps
+from saltvirt.checks.setup.setupanswer import SetupFacts
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.findings import apply_command, sync_command
-from saltvirt.checks.setup.master.gaps import HINT, IMAGES, Gap, misspelt_gaps
 from saltvirt.core.model import Requirements
 from saltvirt.placement import fit
 from saltvirt.placement.answers import HostInfo, NicProfile
-from saltvirt.checks.setup.setupanswer import SetupFacts
 
 # With more skew, certificates seem not valid yet, and minions' proofs too old.
 CLOCK_S = 60

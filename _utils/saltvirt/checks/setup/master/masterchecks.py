@@ -4,12 +4,12 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from saltvirt.core.options import config
-from saltvirt.core import terminal
-from saltvirt.cluster import candidates, membership
-from saltvirt.core.findings import MASTER
 from saltvirt.checks.setup.master.gaps import HINT, IMAGES, MOVING, Gap, misspelt_gaps
 from saltvirt.checks.setup.master.masterfacts import MasterFacts
+from saltvirt.cluster import candidates, membership
+from saltvirt.core import terminal
+from saltvirt.core.findings import MASTER
+from saltvirt.core.options import config
 
 _OLDEST = 3006
 _HASH = "sha256"

@@ -12,9 +12,9 @@ import salt.version
 from salt.exceptions import SaltException
 from salt.fileserver import Fileserver
 
+from saltvirt.cluster import candidates, membership
 from saltvirt.core.salt import compat
 from saltvirt.seeding.shared import minionpackages
-from saltvirt.cluster import candidates, membership
 
 _PROC = Path("/proc")
 # The times of a file and of a process are rounded differently.

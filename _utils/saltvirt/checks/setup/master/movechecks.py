@@ -3,9 +3,9 @@
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 
-from saltvirt.core.findings import apply_command
 from saltvirt.checks.setup.master.gaps import HINT, MOVING, Gap
 from saltvirt.checks.setup.setupanswer import SetupFacts
+from saltvirt.core.findings import apply_command
 
 
 def gaps(answers: Mapping[str, SetupFacts], other_hosts: Collection[str] = ()) -> Iterator[Gap]:

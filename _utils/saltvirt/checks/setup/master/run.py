@@ -6,19 +6,27 @@ from typing import Any
 
 import salt.utils.minions
 
-from saltvirt.core import filecontent, wire
-from saltvirt.core.errors import VirtError
+from saltvirt.ca import policy
+from saltvirt.cells import cellstatus
+from saltvirt.checks.setup.master import (
+    cellchecks,
+    hostchecks,
+    masterchecks,
+    masterfacts,
+    movechecks,
+    unloaded,
+    unsigned,
+)
+from saltvirt.checks.setup.master.gaps import NEEDED, Gap, sort_gaps
+from saltvirt.checks.setup.setupanswer import SetupFacts
 from saltvirt.cluster import candidates
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.rpc import minions
-from saltvirt.cells import cellstatus
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.findings import table
-from saltvirt.checks.setup.master import masterfacts, movechecks, cellchecks, hostchecks, masterchecks, unloaded, unsigned
-from saltvirt.checks.setup.master.gaps import NEEDED, Gap, sort_gaps
 from saltvirt.cluster.rpc.unresponsive import Wait, silent_since
-from saltvirt.ca import policy
-from saltvirt.checks.setup.setupanswer import SetupFacts
+from saltvirt.core import filecontent, wire
+from saltvirt.core.errors import VirtError
+from saltvirt.core.findings import table
 
 FUN = "virt.setup_facts"
 READY = "nothing that VMs need is missing: salt-run virt.init NAME 1 512 IMAGE"

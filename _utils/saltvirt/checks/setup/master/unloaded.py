@@ -4,10 +4,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt.core.findings import apply_command
 from saltvirt.checks.setup.master.gaps import Gap
 from saltvirt.checks.setup.master.hostchecks import unchecked_gap
 from saltvirt.checks.setup.master.masterchecks import is_old
+from saltvirt.core.findings import apply_command
 
 # Our modules' message on a minion without libvirt's Python module.
 _NO_BINDING = "the Python module 'libvirt' is missing"

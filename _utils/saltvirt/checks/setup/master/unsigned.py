@@ -6,9 +6,9 @@ from typing import Any
 
 import salt.client
 
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import terminal
 from saltvirt.core.errors import MasterError
-from saltvirt.cluster.cloud import Cloud
 
 _EVERY_S = 0.1
 # Shown characters of a minion's reply.

@@ -7,22 +7,20 @@ from pathlib import PurePath
 from typing import Any
 
 from saltvirt.core import nics
-from saltvirt.placement import resources
 from saltvirt.core.errors import SeedError
-from saltvirt.storage.images.validation import ValidatedImage
 from saltvirt.core.model import Disk, Nic, Requirements, Vm
-from saltvirt.vm.create.host.buildplan import Plan
-from saltvirt.vm.create.host.plandisks import DiskFile, DiskVolume
-from saltvirt.vm.clone.host.clonesource import Source, SourceDisk
+from saltvirt.core.units import MIB
+from saltvirt.placement import requirements, resources
 from saltvirt.seeding import seedmethod
 from saltvirt.storage import seedfiles
-from saltvirt.placement import requirements
+from saltvirt.storage.images.validation import ValidatedImage
+from saltvirt.vm.clone.host.clonesource import Source, SourceDisk
+from saltvirt.vm.create.host.buildplan import Plan
+from saltvirt.vm.create.host.plandisks import DiskFile, DiskVolume
 from saltvirt.vm.spec import Deployment, console_log
-from saltvirt.core.units import MIB
-from saltvirt.xml.edit import copied, readdomain
 from saltvirt.xml.domain import domain, metadata
-from saltvirt.xml.storage import pooldisk
-from saltvirt.xml.storage import storagepool
+from saltvirt.xml.edit import copied, readdomain
+from saltvirt.xml.storage import pooldisk, storagepool
 
 _SAME_IDENTITY = (
     "its guest has the identity of {0!r} in it: minion id and key, SSH host keys, machine id"
@@ -88,8 +86,12 @@ def plan_vm(
 def compute_requirements(source: Source, clone: Vm) -> Requirements:
     """Return what a clone needs of its host: as its source, with room for all its disks."""
     pages, tune = readdomain.memory_from(readdomain.domain(source.xml))
-    stock_amounts = resources.for_memory(clone.memory_mib, pages, tune) | resources.for_disks(clone.disks)
-    file_sizes_mib = [disk.size_mib or 0 for disk in clone.disks if not resources.is_named(disk.pool)]
+    stock_amounts = resources.for_memory(clone.memory_mib, pages, tune) | resources.for_disks(
+        clone.disks
+    )
+    file_sizes_mib = [
+        disk.size_mib or 0 for disk in clone.disks if not resources.is_named(disk.pool)
+    ]
     return replace(
         requirements.for_move(source.info),
         name=clone.name,

@@ -8,22 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import files
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import ImageError, LibvirtRefused, StorageError
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import hostfacts, reservations
+from saltvirt.libvirt.domains import lifecycle, snapshots
+from saltvirt.libvirt.storage import diskvolumes, pools, volumes
+from saltvirt.placement.answers import MigrationInfo
+from saltvirt.storage import chains, diskpaths
 from saltvirt.storage.images import qcow2, validation
 from saltvirt.storage.images.validation import ValidatedImage
-from saltvirt.libvirt.storage import diskvolumes, pools, volumes
-from saltvirt.libvirt import hostfacts
-from saltvirt.libvirt.domains import lifecycle, snapshots
-from saltvirt.storage import chains, diskpaths
-from saltvirt.libvirt import reservations
-from saltvirt.vm.show.host import migrationinfo
 from saltvirt.vm.power.host import startlock
-from saltvirt.placement.answers import MigrationInfo
-from saltvirt.xml.edit import copied, readdomain
-from saltvirt.xml.storage import pooldisk
-from saltvirt.xml.storage import storagepool
+from saltvirt.vm.show.host import migrationinfo
 from saltvirt.xml.domain.disk import Disk
+from saltvirt.xml.edit import copied, readdomain
+from saltvirt.xml.storage import pooldisk, storagepool
 from saltvirt.xml.storage.storagevolume import place_of
 
 _FORMATS = ("qcow2", "raw")

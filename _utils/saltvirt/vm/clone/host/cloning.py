@@ -7,21 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 from saltvirt.core import arguments, undo
-from saltvirt.vm.clone import clonespec
-from saltvirt.core.protocol import effects, moveprotocol
+from saltvirt.core.errors import BadArgument
 from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import BadArgument
-from saltvirt.libvirt import connect
-from saltvirt.vm.show.host import inspect
-from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
-from saltvirt.vm.create.host import buildfacts, buildplan, apply
-from saltvirt.vm.clone.host import cloneplan, clonesource
+from saltvirt.core.protocol import effects, moveprotocol
 from saltvirt.core.salt.context import Context
-from saltvirt.vm.power.host import startlock
+from saltvirt.libvirt import connect, reservations
 from saltvirt.seeding import identity, submission
 from saltvirt.seeding.seedmodel import Identity
+from saltvirt.vm.clone import clonespec
+from saltvirt.vm.clone.host import cloneplan, clonesource
+from saltvirt.vm.create.host import apply, buildfacts, buildplan
+from saltvirt.vm.power.host import startlock
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.show.host import inspect
 from saltvirt.vm.spec import Deployment
 
 
@@ -120,7 +119,9 @@ class _Clone:
             for source_disk in self.source.disks
             if source_disk.pool and source_disk.volume
         }
-        pools_by_name = {pool_name: clonesource.read_pool(conn, pool_name) for pool_name in pool_names}
+        pools_by_name = {
+            pool_name: clonesource.read_pool(conn, pool_name) for pool_name in pool_names
+        }
         vm, self._copies = cloneplan.plan_vm(
             self.source, self._name, self.uuid, pools_by_name, clonespec.groups(self._given)
         )

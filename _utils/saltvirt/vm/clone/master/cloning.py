@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt.core import arguments, wire
-from saltvirt.vm.clone import clonespec
-from saltvirt.vm.create.master import deploy
-from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster import minionkeys
-from saltvirt.vm.create.master.hostbuild import Request
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.rpc.hostcommands import act
+from saltvirt.core import arguments, wire
 from saltvirt.core.model import Requirements
 from saltvirt.placement import requirements
 from saltvirt.placement.answers import HostInfo, MigrationInfo
 from saltvirt.placement.shownvms import ClonePlan
+from saltvirt.vm.clone import clonespec
+from saltvirt.vm.create.master import deploy
+from saltvirt.vm.create.master.hostbuild import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

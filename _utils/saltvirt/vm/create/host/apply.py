@@ -6,29 +6,25 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from saltvirt.core import files, writelimit, undo
-from saltvirt.core.protocol import moveprotocol
+from saltvirt.core import files, undo, writelimit
+from saltvirt.core.errors import NotTakenBack, StorageError
 from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.errors import NotTakenBack, StorageError
-from saltvirt.storage.images import clone, removal, tool
-from saltvirt.libvirt.storage import diskvolumes
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.salt.context import Context
+from saltvirt.libvirt import departedvms, hostfacts, reservations
 from saltvirt.libvirt.domains import firmware, lifecycle
-from saltvirt.libvirt import hostfacts
-from saltvirt.storage import ownermark, exclusivecreate, vmvolumes, diskpaths
-from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
+from saltvirt.libvirt.storage import diskvolumes
+from saltvirt.seeding import credentials, install, nocloud, submission, write
+from saltvirt.seeding.seedmethod import SeedMethod
+from saltvirt.seeding.seedmodel import Identity, Installation
+from saltvirt.storage import diskpaths, exclusivecreate, ownermark, policies, vmvolumes
+from saltvirt.storage.images import clone, removal, tool
 from saltvirt.vm.create.host import existing, newvolumes
 from saltvirt.vm.create.host.buildplan import Plan
 from saltvirt.vm.create.host.plandisks import DiskFile, DiskVolume, ExistingFile
-from saltvirt.core.salt.context import Context
-from saltvirt.libvirt import departedvms
 from saltvirt.vm.power.host import startlock
-from saltvirt.seeding import install, submission, write
-from saltvirt.seeding.seedmethod import SeedMethod
-from saltvirt.seeding import credentials, nocloud
-from saltvirt.seeding.seedmodel import Identity, Installation
-from saltvirt.storage import policies
+from saltvirt.vm.recovery.host import unfinished
 from saltvirt.xml import parse
 from saltvirt.xml.edit import readdomain
 
@@ -156,7 +152,9 @@ class Builder:
         conn, pool, name = self._conn, volume.pool, volume.name
         newvolumes.make(conn, volume)
         self._steps.undo_with(self._remove_volume, pool, name)
-        exclusivecreate.note_volume(self._held, pool, name, diskvolumes.find_volume_key(conn, pool, name))
+        exclusivecreate.note_volume(
+            self._held, pool, name, diskvolumes.find_volume_key(conn, pool, name)
+        )
         newvolumes.fill(self._context.settings, volume)
 
     def _remove_volume(self, pool: str, name: str) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from saltvirt.core.arguments import hide_credentials
 from saltvirt.core.errors import ImageError
-from saltvirt.storage.images.validation import ValidatedImage
 from saltvirt.core.model import Disk, Vm
+from saltvirt.storage.images.validation import ValidatedImage
 
 _EFI = "boot='{efi: True}'"
 _NO_IMAGE = "no image was given: its disk is empty"

@@ -7,23 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import nics
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import NotThereYet, SeedError, StorageError
-from saltvirt.storage.images import cache, rights, validation
-from saltvirt.libvirt import hostfacts
 from saltvirt.core.model import Disk, Nic, Vm
-from saltvirt.storage import chains, diskpaths
-from saltvirt.vm.show.host import inspect
-from saltvirt.vm.create.host import existing, poolvolumes
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.storage.images import fetch
-from saltvirt.seeding import identity, inspection, install, provided
-from saltvirt.storage import seedfiles
-from saltvirt.seeding import seedmethod
+from saltvirt.libvirt import hostfacts
 from saltvirt.placement.answers import DomainTypes
+from saltvirt.seeding import cloudconfig, identity, inspection, install, provided, seedmethod
 from saltvirt.seeding.offline import appliance
-from saltvirt.seeding import cloudconfig
 from saltvirt.seeding.seedmodel import Identity, Inspection
+from saltvirt.storage import chains, diskpaths, seedfiles
+from saltvirt.storage.images import cache, fetch, rights, validation
+from saltvirt.vm.create.host import existing, poolvolumes
+from saltvirt.vm.show.host import inspect
 from saltvirt.vm.spec import Deployment
 
 BOOT_FILES = ("kernel", "initrd")
@@ -110,7 +106,8 @@ def read_host_facts(conn: Any, settings: HostSettings, vm: Vm) -> HostFacts:
         arch=capabilities["arch"],
         domain_types=domain_types,
         qemu=hostfacts.versions(conn)["qemu"],
-        has_machine=not (vm.machine and kind) or hostfacts.has_machine(conn, arch, vm.machine, kind),
+        has_machine=not (vm.machine and kind)
+        or hostfacts.has_machine(conn, arch, vm.machine, kind),
         devices={device["name"]: device for device in devices},
         pci=frozenset(device["address"] for device in devices if "address" in device),
         filters=_filters(conn, vm),

@@ -5,19 +5,18 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from saltvirt.core.protocol import effects, moveprotocol
-from saltvirt.core.journal import records
-from saltvirt.vm import spec
 from saltvirt.core import undo
-from saltvirt.core.options.config import HostSettings
-from saltvirt.libvirt import connect
+from saltvirt.core.journal import records
 from saltvirt.core.model import Requirements
-from saltvirt.vm.show.host import inspect
-from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
-from saltvirt.vm.create.host import buildfacts, buildplan, apply, existing, poolvolumes
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.protocol import effects, moveprotocol
 from saltvirt.core.salt.context import Context
+from saltvirt.libvirt import connect, reservations
 from saltvirt.seeding import identity, submission
+from saltvirt.vm import spec
+from saltvirt.vm.create.host import apply, buildfacts, buildplan, existing, poolvolumes
+from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.show.host import inspect
 from saltvirt.vm.spec import Deployment
 
 

@@ -12,19 +12,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.placement import resources
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import ImageError, StorageError
+from saltvirt.core.model import Disk, Requirements, Vm
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.salt.context import Context
+from saltvirt.core.units import MIB
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.placement import resources
+from saltvirt.storage import chains, diskpaths, ownermark, policies, seedfiles, usage
+from saltvirt.storage.diskpaths import Place
 from saltvirt.storage.images import validation
 from saltvirt.storage.images.validation import ValidatedImage
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.core.model import Disk, Requirements, Vm
-from saltvirt.storage import chains, ownermark, diskpaths
-from saltvirt.core.salt.context import Context
-from saltvirt.storage import seedfiles
-from saltvirt.storage.diskpaths import Place
-from saltvirt.storage import policies, usage
-from saltvirt.core.units import MIB
 
 _FORMATS = ("qcow2", "raw")
 

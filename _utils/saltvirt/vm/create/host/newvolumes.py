@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import writelimit
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import StorageError
-from saltvirt.storage.images import tool
-from saltvirt.libvirt.storage import volumes
-from saltvirt.libvirt.connect import libvirt
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
+from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.storage import volumes
+from saltvirt.storage.images import tool
 from saltvirt.vm.create.host.plandisks import DiskVolume
 from saltvirt.xml.storage.storagevolume import Volume
 

@@ -4,16 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import StorageError
-from saltvirt.libvirt.storage import pools, volumes
 from saltvirt.core.model import Disk, RemoteSource, Vm
-from saltvirt.storage import vmvolumes, diskpaths
-from saltvirt.libvirt import reservations
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.storage import policies
-from saltvirt.xml.storage import storagepool
-from saltvirt.xml.storage import pooldisk
+from saltvirt.libvirt import reservations
+from saltvirt.libvirt.storage import pools, volumes
+from saltvirt.storage import diskpaths, policies, vmvolumes
+from saltvirt.xml.storage import pooldisk, storagepool
 from saltvirt.xml.storage.storagevolume import Volume
 
 _MAX_LISTED = 10
@@ -124,7 +122,9 @@ def _is_device(volume: Volume) -> bool:
     return bool(volume.path and volume.path.startswith("/"))
 
 
-def _volume_name(pool_definition: storagepool.Pool, vm: str, disk: Disk, taken_names: list[str]) -> str:
+def _volume_name(
+    pool_definition: storagepool.Pool, vm: str, disk: Disk, taken_names: list[str]
+) -> str:
     """Return the name of a disk's volume, as in Salt 3006."""
     if pool_definition.type == "disk":
         device = (
@@ -153,7 +153,9 @@ def _refuse_to_make(
         )
 
 
-def _format(label: str, pool_definition: storagepool.Pool, disk: Disk, volume: Volume | None) -> str:
+def _format(
+    label: str, pool_definition: storagepool.Pool, disk: Disk, volume: Volume | None
+) -> str:
     """Return the format of a volume; devices are raw."""
     if pool_definition.type != "gluster":
         # For these two types, Salt 3006 ignored the format, too.

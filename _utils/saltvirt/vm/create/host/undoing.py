@@ -10,7 +10,7 @@ from typing import Any
 
 from saltvirt.core.errors import StorageError
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import ownermark, diskpaths
+from saltvirt.storage import diskpaths, ownermark
 from saltvirt.storage.vmvolumes import VmVolumes
 from saltvirt.xml.edit import readdomain
 

@@ -4,22 +4,22 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt.core.options import config
-from saltvirt.vm import profiles
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, presence
 from saltvirt.core import terminal
 from saltvirt.core.errors import NameTaken, NoHostFits
-from saltvirt.vm.create.master import minionwait, hostbuild, offers, fileserver
-from saltvirt.vm.recovery.master import interrupted
-from saltvirt.cluster.inventory import inventory, presence
-from saltvirt.cluster import minionkeys, orders
-from saltvirt.migration.master import recovery
-from saltvirt.vm.guest.master import reachvm
-from saltvirt.vm.create.master.hostbuild import Request as Request
-from saltvirt.cluster.cloud import Cloud
+from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.model import Evaluation, Requirements
+from saltvirt.core.options import config
+from saltvirt.migration.master import recovery
 from saltvirt.placement import choose, wiring
 from saltvirt.placement.answers import HostInfo
-from saltvirt.core.journal.records import LockedRecord
+from saltvirt.vm import profiles
+from saltvirt.vm.create.master import fileserver, hostbuild, minionwait, offers
+from saltvirt.vm.create.master.hostbuild import Request as Request
+from saltvirt.vm.guest.master import reachvm
+from saltvirt.vm.recovery.master import interrupted
 
 _NAT_DETAIL = "nat: only its host reaches it, and a move breaks its connections"
 

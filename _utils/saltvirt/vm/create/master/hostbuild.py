@@ -7,20 +7,27 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt.core.crypto import keypair
-from saltvirt.vm import profiles, spec
-from saltvirt.core import terminal, undo
-from saltvirt.core.errors import BadArgument, NoHostFits, VirtError
-from saltvirt.cluster.inventory import lastseen, inventory, presence
 from saltvirt.cluster import minionkeys, orders
-from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive, progress_watcher, timeout_message, warnings
-from saltvirt.core.model import Evaluation, Requirements
-from saltvirt.placement import choose, remedies as cures
-from saltvirt.placement.answers import HostInfo
+from saltvirt.cluster.inventory import inventory, lastseen, presence
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.rpc.hostcommands import (
+    HostCommandFailed,
+    HostUnresponsive,
+    progress_watcher,
+    timeout_message,
+    warnings,
+)
+from saltvirt.core import terminal, undo
+from saltvirt.core.crypto import keypair
+from saltvirt.core.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.core.journal.recordfacts import OrderFacts
 from saltvirt.core.journal.records import LockedRecord
+from saltvirt.core.model import Evaluation, Requirements
+from saltvirt.placement import choose
+from saltvirt.placement import remedies as cures
+from saltvirt.placement.answers import HostInfo
+from saltvirt.vm import profiles, spec
 
 # The kind of error after which the host may have leftovers.
 _UNDO_FAILED_KIND = "NotTakenBack"
@@ -325,7 +332,10 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
     request = build.request
     kwarg = {**request.given, "report": {**build.report, "uuid": build.uuid}}
     if pair:
-        kwarg |= {"pub_key": pair[0], "priv_key": minionkeys.seal_for(build.cloud.opts, host, pair[1])}
+        kwarg |= {
+            "pub_key": pair[0],
+            "priv_key": minionkeys.seal_for(build.cloud.opts, host, pair[1]),
+        }
     return minions.order(
         build.cloud,
         host,

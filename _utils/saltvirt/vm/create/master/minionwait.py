@@ -5,17 +5,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt.seeding.shared import minionpackages
-from saltvirt.core import terminal
-from saltvirt.core.options.config import MasterSettings
-from saltvirt.core.errors import VirtError
-from saltvirt.vm.guest.master import reachvm
-from saltvirt.cluster.rpc import unsignedreplies
-from saltvirt.vm.create.master.hostbuild import Request
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.rpc import unsignedreplies
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 from saltvirt.cluster.rpc.pings import Pings
+from saltvirt.core import terminal
+from saltvirt.core.errors import VirtError
+from saltvirt.core.options.config import MasterSettings
 from saltvirt.placement.answers import HostInfo
+from saltvirt.seeding.shared import minionpackages
+from saltvirt.vm.create.master.hostbuild import Request
+from saltvirt.vm.guest.master import reachvm
 
 # A distribution's image boots and installs its minion in a minute or two with KVM, and in five or
 # ten if the processor is emulated.

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt.core import wire
-from saltvirt.cluster.inventory import lastseen, inventory, presence
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen, presence
+from saltvirt.core import wire
 from saltvirt.core.model import Policy, Requirements
 from saltvirt.placement import brief
 from saltvirt.placement.answers import HostInfo

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from saltvirt.core import arguments
-from saltvirt.libvirt.domains import guestanswers
 from saltvirt.core.errors import BadArgument, GuestAnswerRefused, LibvirtRefused, VirtError
-from saltvirt.libvirt.domains.guestanswers import CommandResult
 from saltvirt.core.units import MIB
+from saltvirt.libvirt.domains import guestanswers
+from saltvirt.libvirt.domains.guestanswers import CommandResult
 
 # By part of our answer: the agent's command, and the parser of its reply.
 _PARTS: dict[str, tuple[str, Callable[[object], Any]]] = {

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import guestaccess, files, terminal
+from saltvirt.core import files, guestaccess, terminal
 from saltvirt.core.errors import VirtError
+from saltvirt.core.units import MIB
 from saltvirt.libvirt import networks
 from saltvirt.libvirt.domains import query
 from saltvirt.network.bridge import links
 from saltvirt.vm.show.host import inspect, showndisks
 from saltvirt.vm.spec import console_log
-from saltvirt.core.units import MIB
 from saltvirt.xml.edit import readdomain
 
 log = logging.getLogger(__name__)
@@ -42,9 +42,9 @@ def _describe_access(conn: Any, row: Mapping[str, Any], host: str) -> dict[str, 
     if row["state"] != "running":
         return {**out, "login": None}
     addresses, source = _find_addresses(conn, name, root)
-    login = guestaccess.ssh(addresses, user, host=host, jump_networks=behind) or guestaccess.console(
-        name, host
-    )
+    login = guestaccess.ssh(
+        addresses, user, host=host, jump_networks=behind
+    ) or guestaccess.console(name, host)
     return {**out, "addresses": addresses, "addresses_from": source, "login": login}
 
 
@@ -71,7 +71,9 @@ def _neighbours(conn: Any, name: str, root: ET.Element) -> tuple[list[str], str]
 
 def _on_bridges(root: ET.Element) -> list[tuple[str, str]]:
     """Return ``(bridge, MAC)`` of a running VM's NICs; running XML names networks' bridges."""
-    pairs = ((nic.get("source", {}).get("bridge"), mac) for mac, nic in readdomain.nics(root).items())
+    pairs = (
+        (nic.get("source", {}).get("bridge"), mac) for mac, nic in readdomain.nics(root).items()
+    )
     return [(bridge, mac) for bridge, mac in pairs if bridge]
 
 

@@ -4,13 +4,13 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt.core import guestaccess, terminal, wire
-from saltvirt.core.salt import compat
-from saltvirt.core.errors import VirtError
-from saltvirt.cluster.inventory import locate
-from saltvirt.cluster.rpc import hostcommands, minions
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import locate
+from saltvirt.cluster.rpc import hostcommands, minions
+from saltvirt.core import guestaccess, terminal, wire
+from saltvirt.core.errors import VirtError
+from saltvirt.core.salt import compat
 from saltvirt.placement.shownvms import ShownVm
 
 CONSOLE_LINES = 10
@@ -40,7 +40,9 @@ def _complete_login(
 ) -> dict[str, Any]:
     """Return the result of :func:`find_login` from a host's answer about a VM."""
     answer_addresses, source = answer.get("addresses"), answer.get("addresses_from")
-    addresses = guestaccess.addresses(answer_addresses if isinstance(answer_addresses, list) else [])
+    addresses = guestaccess.addresses(
+        answer_addresses if isinstance(answer_addresses, list) else []
+    )
     if not addresses:
         # The VM itself reported these.
         addresses, source = _grain_addresses(_read_grains(cloud, name)), "minion"

@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import LibvirtRefused, VirtError
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
-from saltvirt.libvirt.domains import query, snapshots
 from saltvirt.libvirt.domains import power as switch
-from saltvirt.storage import newsnapshots, snapshotguard
-from saltvirt.vm.power.host import startlock
-from saltvirt.storage import door
+from saltvirt.libvirt.domains import query, snapshots
+from saltvirt.storage import door, newsnapshots, snapshotguard
 from saltvirt.storage.verdict import Verdict
+from saltvirt.vm.power.host import startlock
 
 
 @dataclass(slots=True)

@@ -7,13 +7,13 @@ from typing import Any
 from uuid import UUID
 
 from saltvirt.core import arguments, files, locks
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import records
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import VirtError
-from saltvirt.libvirt.domains import lifecycle
+from saltvirt.core.journal import records
 from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import legacymoves, reservations
+from saltvirt.libvirt.domains import lifecycle
 from saltvirt.xml.edit import readdomain
 
 _AWAY = {moveprotocol.HANDING: "is handed over to", moveprotocol.LEAVING: "is gone to"}

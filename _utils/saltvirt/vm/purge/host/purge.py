@@ -10,26 +10,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core.journal import records
 from saltvirt.core import terminal, wire
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import LibvirtRefused, NameTaken, NoSuchVm, StorageError
-from saltvirt.storage.images import removal
-from saltvirt.libvirt.storage import diskvolumes
+from saltvirt.core.journal import records
+from saltvirt.core.journal.recordfacts import PurgeFacts
+from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import departedvms, reservations
 from saltvirt.libvirt.domains import firmware, lifecycle
 from saltvirt.libvirt.domains import snapshots as taken
-from saltvirt.storage import ownermark, vmvolumes, diskpaths, trash
-from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
-from saltvirt.vm.create.host import undoing
-from saltvirt.libvirt import departedvms
-from saltvirt.vm.power.host import startlock
-from saltvirt.storage import seedfiles
+from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.seeding import submission
-from saltvirt.core.journal.recordfacts import PurgeFacts
-from saltvirt.storage import policies, sharing, usage
+from saltvirt.storage import (
+    diskpaths,
+    ownermark,
+    policies,
+    seedfiles,
+    sharing,
+    trash,
+    usage,
+    vmvolumes,
+)
+from saltvirt.storage.images import removal
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
+from saltvirt.vm.create.host import undoing
+from saltvirt.vm.power.host import startlock
+from saltvirt.vm.recovery.host import unfinished
 from saltvirt.xml.edit import readdomain
 
 log = logging.getLogger(__name__)

@@ -5,19 +5,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen, presence, whereabouts
+from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive, act
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument, NoSuchVm
-from saltvirt.seeding.master import authorization
-from saltvirt.storage.master import fileusers
-from saltvirt.cluster.inventory import lastseen, inventory, presence, whereabouts
-from saltvirt.vm.recovery.master import interrupted
-from saltvirt.cluster import minionkeys, orders
-from saltvirt.cluster.rpc import minions
-from saltvirt.migration.master import recovery
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive, act
 from saltvirt.core.journal.recordfacts import OrderFacts
 from saltvirt.core.journal.records import LockedRecord, Record
+from saltvirt.migration.master import recovery
+from saltvirt.seeding.master import authorization
+from saltvirt.storage.master import fileusers
+from saltvirt.vm.recovery.master import interrupted
 
 _SHARED = "virt.shared_files"
 

@@ -15,22 +15,30 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import filecontent, files, locks
-from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.journal import records
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import StorageError, VirtError
-from saltvirt.storage.images import hardlinks, removal
-from saltvirt.libvirt.domains import lifecycle
-from saltvirt.libvirt import legacy, reservations
-from saltvirt.storage import exclusivecreate, vmvolumes, diskpaths, trash
-from saltvirt.storage import seedfiles
+from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import BuildFacts, PurgeFacts
-from saltvirt.vm.spec import console_log
-from saltvirt.storage import door, policies, sharing, usage
+from saltvirt.core.options.config import HostSettings
+from saltvirt.core.protocol import moveprotocol
+from saltvirt.libvirt import legacy, reservations
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.storage import (
+    diskpaths,
+    door,
+    exclusivecreate,
+    policies,
+    seedfiles,
+    sharing,
+    trash,
+    usage,
+    vmvolumes,
+)
+from saltvirt.storage.images import hardlinks, removal
 from saltvirt.storage.policies import Policy
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.usage import Index
 from saltvirt.storage.verdict import Verdict
+from saltvirt.vm.spec import console_log
 
 log = logging.getLogger(__name__)
 # The reason in the trash for files of an interrupted build.
@@ -112,7 +120,9 @@ def _settle_build(conn: Any, settings: HostSettings, locked_record: records.Lock
     days = trash.settled_days(settings)
     with trash.fill_trash(settings, record.name, reason=_INTERRUPTED_BUILD, days=days) as drop:
         removal_ = Removal(policy=policies.UNDO, drop=drop)
-        _clear(conn, settings, record.name, made_paths, record.phase != moveprotocol.MAKING, removal_)
+        _clear(
+            conn, settings, record.name, made_paths, record.phase != moveprotocol.MAKING, removal_
+        )
     exclusivecreate.forget(record, facts.paths)
     vmvolumes.settle_made(conn, settings, record.name, facts.volumes or [])
 

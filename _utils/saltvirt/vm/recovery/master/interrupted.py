@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from saltvirt.core.errors import NameTaken
 from saltvirt.cluster import minionkeys, orders
-from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory.presence import VmPresence
+from saltvirt.cluster.rpc import minions
+from saltvirt.core.errors import NameTaken
 from saltvirt.core.journal.records import LockedRecord, Record
 
 # The reason for an unknown outcome while the host works on an order.

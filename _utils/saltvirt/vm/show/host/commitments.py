@@ -8,10 +8,10 @@ from typing import Any
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import query
-from saltvirt.vm.show.host import hostresources
-from saltvirt.storage import diskpaths
 from saltvirt.placement.answers import VmFacts
-from saltvirt.xml.edit import restartdiff, readdomain
+from saltvirt.storage import diskpaths
+from saltvirt.vm.show.host import hostresources
+from saltvirt.xml.edit import readdomain, restartdiff
 from saltvirt.xml.storage import poolsource
 
 
@@ -71,7 +71,9 @@ def _facts(state: str, metadata: Mapping[str, Any], roots: list[ET.Element]) -> 
 
 def _add_disks(out: Commitments, images: str, roots: list[ET.Element]) -> None:
     disks = {
-        disk["path"] or "": disk["format"] for root in roots for disk in readdomain.disk_sources(root)
+        disk["path"] or "": disk["format"]
+        for root in roots
+        for disk in readdomain.disk_sources(root)
     }
     for path, format_ in disks.items():
         sizes = None

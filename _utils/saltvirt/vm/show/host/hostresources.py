@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
+from saltvirt.core.units import MIB
 from saltvirt.placement import resources
-from saltvirt.storage.diskpaths import measure
 from saltvirt.placement.answers import ComingFacts
 from saltvirt.placement.stock import Stock
-from saltvirt.core.units import MIB
-from saltvirt.xml.storage import pooldisk
+from saltvirt.storage.diskpaths import measure
 from saltvirt.xml.edit import readdomain
+from saltvirt.xml.storage import pooldisk
 
 # Pool types in which disks are measured: reading a remote file system may hang for ever.
 _LOCAL = ("dir", "fs")
@@ -35,7 +35,9 @@ class StockTotals:
         """Count a VM's memory: for each stock the most of its running and its next XML."""
         most: Counter[str] = Counter()
         for root in roots:
-            most |= Counter(resources.for_memory(readdomain.sizes(root)[1], *readdomain.memory_from(root)))
+            most |= Counter(
+                resources.for_memory(readdomain.sizes(root)[1], *readdomain.memory_from(root))
+            )
         self.mib.update(most)
 
     def disk(self, path: str, format_: str, sizes: Mapping[str, Any] | None = None) -> None:

@@ -6,23 +6,39 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from saltvirt.vm import profiles
-from saltvirt.placement import resources as stocks
 from saltvirt.core import vmfilter
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import BadArgument, NoSuchVm
-from saltvirt.libvirt import hostfacts, probe
-from saltvirt.libvirt.domains import lifecycle, query
 from saltvirt.core.model import Nic
 from saltvirt.core.nics import host_needs
-from saltvirt.vm.show.host import commitments, hostresources, showndisks
-from saltvirt.libvirt import maintenance, reservations
-from saltvirt.storage import diskpaths, trash
-from saltvirt.vm.show.host.commitments import Commitments
-from saltvirt.placement import generation
-from saltvirt.placement.answers import ComingFacts, CpuFacts, DiskProfile, DomainTypes, HostInfo, Load, MemoryFacts, NetworkFacts, NicPlace, NicProfile, Presence, Profiles, StorageFacts, Versions, VmFacts, VmLoad
+from saltvirt.core.options.config import HostSettings
 from saltvirt.core.units import MIB
 from saltvirt.core.vmfilter import VmFilter
+from saltvirt.libvirt import hostfacts, maintenance, probe, reservations
+from saltvirt.libvirt.domains import lifecycle, query
+from saltvirt.placement import generation
+from saltvirt.placement import resources as stocks
+from saltvirt.placement.answers import (
+    ComingFacts,
+    CpuFacts,
+    DiskProfile,
+    DomainTypes,
+    HostInfo,
+    Load,
+    MemoryFacts,
+    NetworkFacts,
+    NicPlace,
+    NicProfile,
+    Presence,
+    Profiles,
+    StorageFacts,
+    Versions,
+    VmFacts,
+    VmLoad,
+)
+from saltvirt.storage import diskpaths, trash
+from saltvirt.vm import profiles
+from saltvirt.vm.show.host import commitments, hostresources, showndisks
+from saltvirt.vm.show.host.commitments import Commitments
 from saltvirt.xml.edit import readdomain
 
 RUN_DIR = "/run/salt-virt"
@@ -52,7 +68,9 @@ def describe(row: Mapping[str, Any], disks: showndisks.Disks) -> dict[str, Any]:
         "cputime": row["cputime_ns"],
         "disks": disks.describe(root, row["blocks"]),
         "graphics": readdomain.graphics(root),
-        "nics": readdomain.nics_from_text(row["next_xml"]) if row["next_xml"] else readdomain.nics(root),
+        "nics": readdomain.nics_from_text(row["next_xml"])
+        if row["next_xml"]
+        else readdomain.nics(root),
         "uuid": readdomain.uuid(root),
         "loader": readdomain.loader(root),
         **readdomain.lifecycle_actions(root),
@@ -88,7 +106,11 @@ def vms(conn: Any, vm_filter: VmFilter) -> dict[str, Any]:
 
 def _tags(row: Mapping[str, Any], vm_filter: VmFilter) -> set[str]:
     """Return a VM's tags; none if the filter does not need them."""
-    return vmfilter.tags(readdomain.describe_notes(readdomain.domain(row["xml"]))) if vm_filter.tag else set()
+    return (
+        vmfilter.tags(readdomain.describe_notes(readdomain.domain(row["xml"])))
+        if vm_filter.tag
+        else set()
+    )
 
 
 def free(conn: Any) -> dict[str, Any]:
@@ -176,7 +198,9 @@ def host_info(
         storage=_storage(pools, settings, vm_commitments.promises, coming_vms),
         bridges=bridges(),
         links=links(),
-        networks={name: NetworkFacts(**network) for name, network in hostfacts.networks(conn).items()},
+        networks={
+            name: NetworkFacts(**network) for name, network in hostfacts.networks(conn).items()
+        },
         profiles=_profiles(settings),
         domain_types=types,
         machines=generation.summarize_machines(capabilities["guests"], capabilities["arch"]),

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict, TypeVar
 
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.errors import NoSuchVm
-from saltvirt.storage.images import cache
+from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import lifecycle, query, snapshots
-from saltvirt.storage import diskpaths
-from saltvirt.vm.show.host import hostdependencies, sharedfiles
-from saltvirt.vm.power.host import startlock
 from saltvirt.placement.answers import DiskFacts, FileFacts, ImageFacts, MigrationInfo
+from saltvirt.storage import diskpaths
+from saltvirt.storage.images import cache
+from saltvirt.vm.power.host import startlock
+from saltvirt.vm.show.host import hostdependencies, sharedfiles
 from saltvirt.xml.edit import hostfiles, newer, readdomain
 from saltvirt.xml.storage import pooldisk
 from saltvirt.xml.storage.snapshot import Snapshot
@@ -87,7 +87,9 @@ def _facts(settings: HostSettings, vm: query.Definition, host_facts: _HostFacts)
     is_running = vm.state in ("running", "paused")
     next_disks = _find_next_disks(roots)
     sources = [
-        disk_source for disk_source in readdomain.disk_sources(root) if disk_source["path"] is not None
+        disk_source
+        for disk_source in readdomain.disk_sources(root)
+        if disk_source["path"] is not None
     ]
     disks = [_disk(settings, source, is_running, host_facts["pools"]) for source in sources]
     metadata = readdomain.describe_notes(root)

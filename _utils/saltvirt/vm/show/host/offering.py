@@ -3,10 +3,10 @@
 from typing import Any
 
 from saltvirt.core.options.config import HostSettings
-from saltvirt.libvirt.domains import query
-from saltvirt.vm.show.host import inspect
 from saltvirt.libvirt import reservations
+from saltvirt.libvirt.domains import query
 from saltvirt.placement import brief
+from saltvirt.vm.show.host import inspect
 from saltvirt.xml.edit import readdomain
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from saltvirt.core import files
-from saltvirt.storage import claims
 from saltvirt.placement.answers import DiskFacts, MigrationInfo
+from saltvirt.storage import claims
 
 
 def inode(path: str) -> int | None:

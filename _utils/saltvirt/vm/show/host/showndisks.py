@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlunsplit
 
 from saltvirt.core.errors import ImageError
-from saltvirt.storage.images import foreign, qcow2
 from saltvirt.libvirt.storage.diskvolumes import Pools
+from saltvirt.storage.images import foreign, qcow2
 from saltvirt.xml.domain import disk as disk_
 from saltvirt.xml.edit import readdomain
 from saltvirt.xml.storage.storagevolume import Volume

@@ -9,25 +9,20 @@ from typing import Any
 
 from saltvirt.core import files, undo
 from saltvirt.core.errors import StorageError
-from saltvirt.storage.images import tool
-from saltvirt.libvirt.domains import changing, lifecycle
-from saltvirt.libvirt import connect, hostfacts
-from saltvirt.storage import ownermark, vmvolumes, diskpaths
-from saltvirt.libvirt import reservations
-from saltvirt.vm.recovery.host import unfinished
-from saltvirt.vm.create.host import apply
-from saltvirt.vm.create.host import existing, newvolumes
-from saltvirt.vm.create.host.plandisks import DiskVolume, ExistingFile
 from saltvirt.core.salt.context import Context
-from saltvirt.libvirt import departedvms
+from saltvirt.libvirt import connect, departedvms, hostfacts, reservations
+from saltvirt.libvirt.domains import changing, lifecycle
+from saltvirt.storage import diskpaths, ownermark, policies, usage, vmvolumes
+from saltvirt.storage.images import tool
+from saltvirt.vm.create.host import apply, existing, newvolumes
+from saltvirt.vm.create.host.plandisks import DiskVolume, ExistingFile
 from saltvirt.vm.power.host import startlock
+from saltvirt.vm.recovery.host import unfinished
 from saltvirt.vm.update.host import content, live, plan, removals
 from saltvirt.vm.update.host.request import Request
-from saltvirt.storage import policies, usage
-from saltvirt.xml.edit import amend, difference
-from saltvirt.xml.domain import hostdev, metadata
 from saltvirt.xml import parse, to_text
-from saltvirt.xml.domain import domain
+from saltvirt.xml.domain import domain, hostdev, metadata
+from saltvirt.xml.edit import amend, difference
 
 Answer = dict[str, Any]
 

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.storage.images import cache
+from saltvirt.core.model import Disk, Vm
+from saltvirt.core.salt.context import Context
+from saltvirt.core.units import MIB, human
+from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import changing
 from saltvirt.libvirt.storage import diskvolumes, volumes
-from saltvirt.libvirt import hostfacts
-from saltvirt.core.model import Disk, Vm
+from saltvirt.placement.answers import DomainTypes
 from saltvirt.storage import diskpaths
+from saltvirt.storage.images import cache
 from saltvirt.vm.create.host import buildfacts, plandisks
-from saltvirt.core.salt.context import Context
+from saltvirt.vm.spec import Deployment
 from saltvirt.vm.update.host import disks, live
 from saltvirt.vm.update.host.request import Request
-from saltvirt.placement.answers import DomainTypes
-from saltvirt.vm.spec import Deployment
-from saltvirt.core.units import MIB, human
-from saltvirt.xml.edit import amend, devicematch
 from saltvirt.xml.domain import disk
+from saltvirt.xml.edit import amend, devicematch
 from saltvirt.xml.storage.storagevolume import place_of
 
 # A partition, or a volume of extents, may be slightly smaller than requested.

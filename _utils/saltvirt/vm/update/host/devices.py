@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from saltvirt.core.options import defaults3006
 from saltvirt.core.model import Nic
 from saltvirt.core.nics import mac_for
-from saltvirt.xml.edit import amend, devicematch
+from saltvirt.core.options import defaults3006
 from saltvirt.xml.domain import chardev, graphics, hostdev, nic
 from saltvirt.xml.domain.chardev import Chardev
+from saltvirt.xml.edit import amend, devicematch
 
 Options = Mapping[str, Any]
 
@@ -84,7 +84,9 @@ def _change_interface(
     if not has_model:
         requested = replace(requested, model=current.model)
     new_interface = devicematch.merge_nic(current, requested)
-    return devicematch.amend_nic_copy(element, replace(new_interface, mac=current.mac or requested.mac))
+    return devicematch.amend_nic_copy(
+        element, replace(new_interface, mac=current.mac or requested.mac)
+    )
 
 
 def displays(root: ET.Element, options: Options, *, is_3006: bool = False) -> None:
@@ -218,13 +220,17 @@ def _with_port(port: Chardev, number: int, has_port: bool) -> Chardev:
 def host_devices(root: ET.Element, requested: Sequence[hostdev.Hostdev]) -> None:
     """Replace a definition's host devices; devices that calls cannot name stay."""
     elements = amend.devices(root, "hostdev")
-    elements_by_key = {devicematch.host_device_key(hostdev.read(element)): element for element in elements}
+    elements_by_key = {
+        devicematch.host_device_key(hostdev.read(element)): element for element in elements
+    }
     keys = [devicematch.host_device_key(requested_device) for requested_device in requested]
     out = [
         elements_by_key[key] if key in elements_by_key else hostdev.build(requested_device)
         for key, requested_device in zip(keys, requested, strict=True)
     ]
     unnamed_elements = [
-        element for element in elements if devicematch.host_device_key(hostdev.read(element)) is None
+        element
+        for element in elements
+        if devicematch.host_device_key(hostdev.read(element)) is None
     ]
     amend.put_devices(root, "hostdev", [*out, *unnamed_elements])

@@ -5,13 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.core import arguments, nics
-from saltvirt.vm import spec
 from saltvirt.core.errors import LibvirtRefused, NotThereYet, VirtError
-from saltvirt.libvirt import connect, hostfacts
-from saltvirt.libvirt.domains import lifecycle, power, query
-from saltvirt.vm.create.host import create
 from saltvirt.core.salt.context import Context
-from saltvirt.libvirt import departedvms
+from saltvirt.libvirt import connect, departedvms, hostfacts
+from saltvirt.libvirt.domains import lifecycle, power, query
+from saltvirt.vm import spec
+from saltvirt.vm.create.host import create
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.update.host import apply, request
 from saltvirt.xml.edit import readdomain
@@ -156,7 +155,9 @@ def _new_networks(
     if update_request.interfaces is None:
         if is_active:
             return set()
-        return set(readdomain.links(readdomain.domain(lifecycle.inactive_xml(conn, name)))["networks"])
+        return set(
+            readdomain.links(readdomain.domain(lifecycle.inactive_xml(conn, name)))["networks"]
+        )
     network_names = set(nics.host_needs(update_request.interfaces)["networks"])
     root = readdomain.domain(lifecycle.xml(conn, name))
     return network_names - set(readdomain.links(root)["networks"]) if is_active else network_names

@@ -7,8 +7,8 @@ from typing import Any
 
 from saltvirt.vm.update.host.plan import Plan
 from saltvirt.vm.update.host.request import Request
-from saltvirt.xml.edit import amend, devicematch
 from saltvirt.xml.domain import controller, disk, hostdev, memory, nic, vcpu
+from saltvirt.xml.edit import amend, devicematch
 
 ATTACH, DETACH, UPDATE = "attached", "detached", "updated"
 # The buses on which a disk comes and goes while the VM runs.
@@ -201,7 +201,9 @@ def _changed_disk_steps(
         return [] if _has_same_driver(running_disk, new_disk) else None
     if running_disk.device not in devicematch.DRIVES:
         return ()
-    element = devicematch.amend_disk_copy(running_element, devicematch.with_medium(running_disk, new_disk))
+    element = devicematch.amend_disk_copy(
+        running_element, devicematch.with_medium(running_disk, new_disk)
+    )
     return [Step(how=UPDATE, device="disk", name=target, element=element)]
 
 
@@ -252,7 +254,9 @@ def _interface_steps(
         if is_there and not devicematch.differs(running_nic, new_nic):
             return []
         if running_nic.model == new_nic.model and (is_there or running_nic.type == new_nic.type):
-            element = devicematch.amend_nic_copy(running_element, devicematch.merge_nic(running_nic, new_nic))
+            element = devicematch.amend_nic_copy(
+                running_element, devicematch.merge_nic(running_nic, new_nic)
+            )
             return [Step(how=UPDATE, device="interface", name=mac, element=element)]
     return _replug("interface", mac, running_element, new_element)
 
@@ -270,7 +274,9 @@ def _host_devices(
     running_by_key = {
         devicematch.host_device_key(hostdev.read(element)): element for element in running_elements
     }
-    new_by_key = {devicematch.host_device_key(hostdev.read(element)): element for element in new_elements}
+    new_by_key = {
+        devicematch.host_device_key(hostdev.read(element)): element for element in new_elements
+    }
     steps = [
         Step(how=how, device="hostdev", name=" ".join(map(str, key)), element=element)
         for how, elements_by_key, other_elements in (
@@ -324,7 +330,9 @@ def find_target(root: ET.Element | None, vm_disk: disk.Disk | None) -> str | Non
     if root is None or vm_disk is None:
         return None
     for candidate in map(disk.read, _devices_of(root, "disk")):
-        if candidate.device == vm_disk.device and devicematch.content(candidate) == devicematch.content(vm_disk):
+        if candidate.device == vm_disk.device and devicematch.content(
+            candidate
+        ) == devicematch.content(vm_disk):
             return candidate.target.get("dev")
     return None
 

@@ -8,10 +8,24 @@ from dataclasses import dataclass, replace
 from saltvirt.core import arguments
 from saltvirt.vm.update.host import devices
 from saltvirt.vm.update.host.request import Request
-from saltvirt.xml.edit import amend, devicematch
-from saltvirt.xml.domain import clock, controller, cpu, cputune, disk, features, hostdev, hotplug, memory, metadata, numatune, osboot, vcpu
 from saltvirt.xml import leaf
-from saltvirt.xml.domain import domain
+from saltvirt.xml.domain import (
+    clock,
+    controller,
+    cpu,
+    cputune,
+    disk,
+    domain,
+    features,
+    hostdev,
+    hotplug,
+    memory,
+    metadata,
+    numatune,
+    osboot,
+    vcpu,
+)
+from saltvirt.xml.edit import amend, devicematch
 
 _Change = Callable[[ET.Element, Request], object]
 

@@ -7,8 +7,8 @@ from saltvirt.core.errors import BadArgument
 from saltvirt.vm.update.host import live
 from saltvirt.vm.update.host.plan import Plan
 from saltvirt.vm.update.host.request import Request
-from saltvirt.xml.edit import amend, devicematch
 from saltvirt.xml.domain import chardev, disk, graphics, hostdev, nic
+from saltvirt.xml.edit import amend, devicematch
 
 _FindLost = Callable[[ET.Element, ET.Element], Iterator[str]]
 # Remedies: how a call keeps a device.
@@ -76,7 +76,10 @@ def _nic_key(element: ET.Element) -> object:
 
 def _describe_nic(element: ET.Element) -> str:
     interface = nic.read(element)
-    return f"NIC {interface.mac} ({interface.type} {devicematch.place(interface)[1] or ''}".rstrip() + ")"
+    return (
+        f"NIC {interface.mac} ({interface.type} {devicematch.place(interface)[1] or ''}".rstrip()
+        + ")"
+    )
 
 
 def _host_device_key(element: ET.Element) -> object:

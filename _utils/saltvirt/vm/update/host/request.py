@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.core.options import defaults3006
-from saltvirt.vm import profiles, valuekinds
-from saltvirt.core.options.config import HostSettings
 from saltvirt.core.model import Disk, Nic
+from saltvirt.core.options import defaults3006
+from saltvirt.core.options.config import HostSettings
+from saltvirt.vm import profiles, valuekinds
 from saltvirt.xml.domain import osboot
 
 _MAPPINGS = ("boot", "numatune", "hypervisor_features", "clock", "graphics")

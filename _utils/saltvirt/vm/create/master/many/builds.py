@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from saltvirt.core.errors import VirtError
-from saltvirt.vm.create.master import hostbuild, fileserver
-from saltvirt.core.salt import threads
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.progress import Pace
+from saltvirt.core.errors import VirtError
+from saltvirt.core.journal.records import LockedRecord
+from saltvirt.core.model import Policy, Requirements
+from saltvirt.core.salt import threads
+from saltvirt.placement.many import Plan
+from saltvirt.vm.create.master import fileserver, hostbuild
 from saltvirt.vm.create.master.many import planning
 from saltvirt.vm.create.master.many.outcome import Call, Outcome
 from saltvirt.vm.create.master.many.turns import Turns
-from saltvirt.cluster.progress import Pace
-from saltvirt.core.model import Policy, Requirements
-from saltvirt.placement.many import Plan
-from saltvirt.core.journal.records import LockedRecord
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from saltvirt.core import terminal
 from saltvirt.core.errors import VirtError
+from saltvirt.placement import remedies as cures
 from saltvirt.vm.create.master.hostbuild import Request
 from saltvirt.vm.create.master.many.lines import first_few
-from saltvirt.placement import remedies as cures
 
 
 class NotAllBuilt(VirtError):

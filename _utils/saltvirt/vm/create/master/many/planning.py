@@ -4,22 +4,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from saltvirt.core.journal import records
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory import inventory, lastseen, presence
 from saltvirt.core import terminal
 from saltvirt.core.errors import NameTaken, VirtError
-from saltvirt.vm.create.master import deploy, offers
-from saltvirt.cluster.inventory import lastseen, inventory, presence
-from saltvirt.vm.recovery.master import interrupted
-from saltvirt.cluster import minionkeys, orders
-from saltvirt.migration.master import recovery
-from saltvirt.vm.create.master.hostbuild import Request
-from saltvirt.cluster.cloud import Cloud
-from saltvirt.vm.create.master.many.lines import first_few, no_place
+from saltvirt.core.journal import records
+from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.model import Policy, Requirements
+from saltvirt.migration.master import recovery
 from saltvirt.placement import choose, whatif
 from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.many import Plan, plan_many
-from saltvirt.core.journal.records import LockedRecord
+from saltvirt.vm.create.master import deploy, offers
+from saltvirt.vm.create.master.hostbuild import Request
+from saltvirt.vm.create.master.many.lines import first_few, no_place
+from saltvirt.vm.recovery.master import interrupted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

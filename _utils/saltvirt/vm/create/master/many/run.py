@@ -7,21 +7,26 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from saltvirt.core.options import config
+from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import terminal, undo
 from saltvirt.core.errors import NoSuchVm, VirtError
-from saltvirt.vm.create.master import minionwait, deploy
-from saltvirt.vm.recovery.master import interrupted
-from saltvirt.cluster import minionkeys, orders
+from saltvirt.core.model import Policy, Requirements
+from saltvirt.core.options import config
 from saltvirt.core.salt import threads
-from saltvirt.vm.purge.master import purge
-from saltvirt.cluster.cloud import Cloud
+from saltvirt.placement.many import Plan
+from saltvirt.vm.create.master import deploy, minionwait
 from saltvirt.vm.create.master.many import minionwaits
 from saltvirt.vm.create.master.many.builds import Builds, Claim
-from saltvirt.vm.create.master.many.outcome import Call, Outcome, describe_next_step, not_built_error
+from saltvirt.vm.create.master.many.outcome import (
+    Call,
+    Outcome,
+    describe_next_step,
+    not_built_error,
+)
 from saltvirt.vm.create.master.many.planning import Picture, SortedNames, give_up, sort_names
-from saltvirt.core.model import Policy, Requirements
-from saltvirt.placement.many import Plan
+from saltvirt.vm.purge.master import purge
+from saltvirt.vm.recovery.master import interrupted
 
 _PURGES = 8
 
