@@ -4,7 +4,7 @@ Grain ``virt_hypervisor``: whether this minion is a host that runs VMs under lib
 The grain is a hint for the operator of the master and grants nothing: any minion can set it.
 ``virtual: physical`` would omit nested hosts and hosts in containers. Installed programs count,
 not running ones. Salt reads grains in the minion's process, which forks its jobs: on a host, the
-grain therefore preloads the library there (``saltvirt/preload.py``).
+grain therefore preloads the library there (``saltvirt/core/salt/preload.py``).
 """
 
 import importlib.machinery
@@ -37,7 +37,7 @@ def _preload(folder):
         # Load the file apart, not as a part of the package.
         package_spec = importlib.machinery.PathFinder.find_spec("saltvirt")
         if package_spec is not None:
-            path = Path(package_spec.origin).with_name("preload.py")
+            path = Path(package_spec.origin).parent / "core/salt/preload.py"
             spec = importlib.util.spec_from_file_location("salt_virt_preload", path)
             preload = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(preload)

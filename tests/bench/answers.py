@@ -19,7 +19,7 @@ import told  # noqa: E402
 from salt.utils.event import SaltEvent  # noqa: E402
 from saltvirt.cluster.inventory import lastseen  # noqa: E402
 from saltvirt.core import wire  # noqa: E402
-from saltvirt.core.crypto import keypair, signed
+from saltvirt.core.crypto import keypair, signed  # noqa: E402
 from saltvirt.core.salt import answering  # noqa: E402
 from saltvirt.placement.answers import HostInfo  # noqa: E402
 

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import rooms
 from saltvirt.core.options import config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,14 +71,10 @@ def test_links_and_paths_lead_somewhere(page):
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("folder", [".", "fleet", "ops"])
-def test_the_picture_of_the_house_has_every_file(folder):
-    page = (ROOT / "docs/development.md").read_text()
-    picture = page.split("## The house")[1].split("```")[1]
-    place = ROOT / "_utils/saltvirt" / folder
-    parts = {path.stem for path in place.iterdir() if not path.name.startswith(("_", "."))}
+def test_the_picture_of_the_rooms_is_that_of_the_code():
+    page = (ROOT / "docs/architecture.md").read_text()
 
-    assert parts - set(re.findall(r"\w+", picture)) == set()
+    assert f"```text\n{rooms.picture()}\n```" in page, "run tools/rooms.py"
 
 
 def test_the_readme_names_every_package_the_lab_installs():

@@ -61,10 +61,13 @@ def _removals(path):
     return [name for _owner, name in _calls(path) if name in CALLS]
 
 
+_ROOMS = ("certificates", "checks", "libvirt", "migration", "seeding", "storage", "vm")
+
+
 def _is_data(path):
     """Return whether a file of the library can have to do with disks at all."""
-    part = path.relative_to(LIBRARY).parts[0]
-    return part in ("ops", "image", "kvm", "storage")
+    parts = path.relative_to(LIBRARY).parts
+    return parts[0] in _ROOMS and "master" not in parts and "offline" not in parts
 
 
 def test_nothing_but_the_door_removes_or_renames_what_can_hold_a_vms_data():

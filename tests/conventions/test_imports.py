@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import rooms
 import trees
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,90 +26,22 @@ SALT_MODULES = [
     for p in sorted((ROOT / kind).glob("*.py"))
 ]
 PARTS = sorted(LIBRARY.rglob("*.py"))
-BASE = {
-    "access",
-    "arguments",
-    "buildparts",
-    "config",
-    "connection",
-    "defaults3006",
-    "errors",
-    "files",
-    "garbage",
-    "guestanswers",
-    "keypair",
-    "later",
-    "optional",
-    "optionmemory",
-    "optionsections",
-    "optionstrength",
-    "saltfiles",
-    "locks",
-    "mountinfo",
-    "model",
-    "movefacts",
-    "networkspec",
-    "nics",
-    "optionkinds",
-    "optionsources",
-    "content",
-    "minionpackages",
-    "parts",
-    "profiles",
-    "protocol",
-    "recordfacts",
-    "records",
-    "room",
-    "sealed",
-    "settling",
-    "shownprofiles",
-    "signed",
-    "lookonly",
-    "spec",
-    "clonespec",
-    "movespec",
-    "sshkeys",
-    "stocks",
-    "terminal",
-    "undo",
-    "units",
-    "valuekinds",
-    "vmfilter",
-    "web",
-    "wire",
-    "xml",
-}
-MAY = {
-    "ops": BASE | {"image", "kvm", "net", "ops", "pki", "placement", "seed", "storage"},
-    "fleet": BASE | {"compat", "fleet", "pki", "placement"},
-    "pki": {"files", "locks", "pki"},
-    "storage": BASE | {"image", "kvm", "ops", "placement", "storage"},
-    "kvm": BASE | {"kvm"},
-    "image": BASE | {"image"},
-    "net": BASE | {"net"},
-    "seed": BASE | {"seed"},
-    "placement": {"errors", "model", "placement", "units"},
-    "xml": {"arguments", "errors", "model", "nics", "units", "xml"},
-    "nics": {"arguments", "errors", "model"},
-    "vmfilter": {"arguments", "errors"},
-    "compat": {"errors"},
-    "optionguard": BASE | {"statereturn"},
-    "saltfiles": {"terminal"},
-    "optionstrength": {"terminal"},
-    "wire": {"errors", "terminal"},
-    # Read by Pythons that cannot read the rest.
-    "__init__": {"minimums"},
-    "preload": set(),
-    "minimums": set(),
+ORDER = list(rooms.ROOMS)
+# An interrupted move is brought to its end before its VM is made anew, or purged.
+UPWARDS = {
+    ("vm/create/master/deploy.py", "migration.master.recovery"),
+    ("vm/create/master/many/planning.py", "migration.master.recovery"),
+    ("vm/purge/master/purge.py", "migration.master.recovery"),
 }
 DUNDERS = {"__opts__", "__salt__", "__grains__", "__pillar__", "__context__", "__jid_event__"} | {
     "__utils__",
     "__active_provider_name__",
 }
-OF_ELEMENTS = {"find", "findall", "findtext", "iterfind"}
+ELEMENT_FINDERS = {"find", "findall", "findtext", "iterfind"}
 # The XML of pools and networks, of which one question is asked where libvirt is.
-OTHER_XML = {LIBRARY / f"kvm/{name}.py" for name in ("host", "lifecycle", "pools")}
-SALT_ALLOWED = {"compat", "errors", "fleet", "image", "net", "ops", "saltfiles"}
+OTHER_XML = {
+    LIBRARY / f"libvirt/{name}.py" for name in ("hostfacts", "domains/lifecycle", "storage/pools")
+}
 
 
 @functools.cache
@@ -128,20 +61,35 @@ def _imports(path):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             module = node.module
-            if module == "saltvirt":
-                yield from ((f"saltvirt.{alias.name}", at_top) for alias in node.names)
+            if str(module).partition(".")[0] == "saltvirt":
+                # Of a folder its files are imported, of a file what is in it.
+                folder = ROOT / "_utils" / str(module).replace(".", "/")
+                for alias in node.names:
+                    is_file = (folder / f"{alias.name}.py").exists()
+                    yield (f"{module}.{alias.name}" if is_file else module), at_top
             else:
                 yield module, at_top
 
 
 def of_ours(path):
-    """Return which parts of the library a file imports."""
-    return {name.split(".")[1] for name, _top in imports(path) if name.startswith("saltvirt.")}
+    """Return the modules of the library that a file imports, without the library's own name."""
+    names = (name for name, _top in imports(path) if name.startswith("saltvirt."))
+    return {name.removeprefix("saltvirt.") for name in names}
+
+
+def room(module):
+    """Return the room of a module of the library."""
+    return module.partition(".")[0]
+
+
+def module_of(path):
+    """Return the name of a file of the library."""
+    return ".".join(path.relative_to(LIBRARY).with_suffix("").parts)
 
 
 def part(path):
-    """Return which part of the library a file belongs to."""
-    return path.relative_to(LIBRARY).parts[0].removesuffix(".py")
+    """Return the room of a file of the library."""
+    return path.relative_to(LIBRARY).parts[0]
 
 
 def offenders(paths, found):
@@ -155,9 +103,32 @@ def test_the_rules_are_read_off_all_files():
     assert sum(bool(of_ours(path)) for path in PARTS) > 100
 
 
-def test_arrows_point_one_way():
+def test_rooms_are_the_folders_of_the_library_and_nothing_is_loose():
+    folders = {path.name for path in LIBRARY.iterdir() if (path / "__init__.py").exists()}
+    assert folders == set(rooms.ROOMS)
+    assert [path.name for path in LIBRARY.glob("*.py")] == ["__init__.py"]
+
+
+def test_a_room_imports_only_rooms_below_it():
     def wrong(path):
-        return of_ours(path) - MAY.get(part(path), BASE | {"xml"})
+        name, own = str(path.relative_to(LIBRARY)), module_of(path)
+        return [
+            module
+            for module in of_ours(path)
+            if own != "__init__" and ORDER.index(room(module)) < ORDER.index(room(own))
+            if (name, module) not in UPWARDS
+        ]
+
+    assert offenders(PARTS, wrong) == {}
+
+
+def test_master_and_hosts_never_import_each_other_and_pure_files_import_neither():
+    def wrong(path):
+        own = module_of(path)
+        if own == "__init__":
+            return []
+        allowed = {"pure", "shared"} if rooms.side(own) in ("pure", "shared") else {rooms.side(own)}
+        return [m for m in of_ours(path) if rooms.side(m) not in allowed | {"pure", "shared"}]
 
     assert offenders(PARTS, wrong) == {}
 
@@ -176,22 +147,32 @@ def test_dunders_stay_in_the_salt_modules():
     assert offenders(PARTS, wrong) == {}
 
 
-@pytest.mark.parametrize(
-    ("module", "allowed"),
-    [
-        ("libvirt", {"kvm"}),
-        ("libvirt_qemu", {"kvm"}),
-        ("salt.client", {"fleet"}),
-        ("subprocess", {"image", "seed", "net"}),
-        ("salt", SALT_ALLOWED),
-    ],
-)
-def test_edges_are_where_they_belong(module, allowed):
+# Rooms whose files may import a module; of salt all files of the master may, too.
+EDGES = {
+    "libvirt": {"libvirt"},
+    "libvirt_qemu": {"libvirt"},
+    "salt.client": {"cluster", "checks"},
+    "subprocess": {"network", "seeding", "storage"},
+    "salt": {"checks", "network", "seeding", "storage"},
+}
+SALT_IN_CORE = {"core/errors.py", "core/options/saltfiles.py"}
+
+
+def may_use_salt(path):
+    """Return whether a file may import Salt, wherever its room is."""
+    name = str(path.relative_to(LIBRARY))
+    is_of_master = path.parent != LIBRARY and rooms.side(module_of(path)) == "master"
+    return is_of_master or name.startswith("core/salt/") or name in SALT_IN_CORE
+
+
+@pytest.mark.parametrize("module", EDGES)
+def test_edges_are_where_they_belong(module):
     def wrong(path):
         used = {name for name, _top in imports(path)} | {
             name.split(".")[0] for name, _ in imports(path)
         }
-        return [module] if module in used and part(path) not in allowed else []
+        is_allowed = part(path) in EDGES[module] or (module == "salt" and may_use_salt(path))
+        return [module] if module in used and not is_allowed else []
 
     assert offenders(PARTS, wrong) == {}
 
@@ -215,7 +196,7 @@ def test_elements_of_a_domain_are_read_and_built_in_xml_alone():
     def wrong(path):
         # ``re.findall`` and the like are functions of a module.
         modules = set(names_imported(path))
-        found = [one for one in calls(path) if one[1] in OF_ELEMENTS and one[0] not in modules]
+        found = [one for one in calls(path) if one[1] in ELEMENT_FINDERS and one[0] not in modules]
         return found + [one for one in calls(path) if one[0] == "ET"]
 
     others = [path for path in PARTS if part(path) != "xml" and path not in OTHER_XML]
@@ -223,20 +204,30 @@ def test_elements_of_a_domain_are_read_and_built_in_xml_alone():
     assert offenders(others, wrong) == {}
 
 
-def test_a_master_needs_no_libvirt():
+@pytest.mark.parametrize(
+    ("kind", "sides"),
+    [
+        ("_runners", {"master"}),
+        ("_pillar", {"master"}),
+        ("_modules", {"host"}),
+        ("_states", {"host"}),
+        ("_engines", {"host"}),
+        ("_clouds", {"host"}),
+    ],
+)
+def test_salt_modules_use_the_library_of_their_side(kind, sides):
     def wrong(path):
-        return of_ours(path) & {"kvm", "image", "seed", "ops"}
-
-    assert offenders(sorted((ROOT / "_runners").glob("*.py")), wrong) == {}
-
-
-@pytest.mark.parametrize(("kind", "more"), [("_engines", set()), ("_clouds", {"ops"})])
-def test_engines_and_clouds_ask_libvirt_and_no_more(kind, more):
-    def wrong(path):
-        # What is in the trash, libvirt does not know.
-        return of_ours(path) - {"arguments", "config", "errors", "kvm"} - more
+        allowed = sides | {"pure", "shared"}
+        return [m for m in of_ours(path) | later(path) if rooms.side(m) not in allowed]
 
     assert offenders(sorted((ROOT / kind).glob("*.py")), wrong) == {}
+
+
+def later(path):
+    """Return the modules of the library that a file imports when they are first used."""
+    calls = (node for node in trees.nodes(path) if isinstance(node, ast.Call))
+    names = {c.args[0].value for c in calls if getattr(c.func, "id", "") == "Later"}
+    return {name.removeprefix("saltvirt.") for name in names}
 
 
 @pytest.mark.parametrize("kind", ["_grains", "_output"])

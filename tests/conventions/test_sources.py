@@ -20,7 +20,6 @@ FOLDERS = (
     "_engines",
     "_clouds",
     "_utils",
-    "pki",
     "tests",
 )
 SOURCES = [p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py"))]
@@ -114,13 +113,16 @@ def test_every_folder_of_code_is_in_the_package():
     modules = {f"saltvirt.{p.name.strip('_')}" for p in ROOT.glob("_*") if p.name != "_utils"}
 
     assert set(project["packages"]) == library | modules | {"saltvirt.formula.hypervisor"}
-    assert {*modules, "saltvirt.ca"} <= set(project["package-dir"])
+    assert modules <= set(project["package-dir"])
 
 
-def test_the_librarys_pki_is_links_to_the_folder_that_is_synced_for_the_pillar():
-    links = {p.name: p.resolve() for p in (ROOT / "_utils/saltvirt/pki").glob("*.py")}
+def test_no_folder_of_the_library_has_more_than_25_files():
+    def wrong(folder):
+        count = len([p for p in folder.glob("*.py") if p.name != "__init__.py"])
+        return [count] if count > 25 else []
 
-    assert links == {p.name: p for p in (ROOT / "pki").glob("*.py")}
+    folders = sorted({p.parent for p in (ROOT / "_utils/saltvirt").rglob("*.py")})
+    assert {str(folder): wrong(folder) for folder in folders if wrong(folder)} == {}
 
 
 def test_every_folder_of_code_has_an_init():

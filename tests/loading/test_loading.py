@@ -202,7 +202,7 @@ def test_a_master_needs_no_libvirt(line, without_libvirt, place):
 @pytest.mark.parametrize("line", SALT_LINES)
 def test_the_formula_comes_with_pip(line, how, installed, place):
     salt = place(installed(line, how))
-    ask = "from saltvirt import _loader; print(_loader.formula())"
+    ask = "from saltvirt.core.salt import loader; print(loader.formula())"
     root = run([salt.venv / "bin/python3", "-c", ask], cwd=salt.folder).stdout.strip()
 
     states = salt.answer(f"--file-root={root}", "state.show_sls", "hypervisor")

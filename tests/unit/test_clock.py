@@ -12,13 +12,13 @@ HOME = Path(saltvirt.__file__).parent
 # apart, since when a host is silent, how many days the trash has kept something, whether an event
 # was fired before nobody waited any more, which answers a master above no longer asks for.
 READERS = {
-    "records.py",
+    "core/journal/records.py",
     "libvirt/legacy.py",
     "libvirt/legacymoves.py",
     "checks/doctor/host/unusedfiles.py",
     "storage/trash.py",
     "storage/images/removal.py",
-    "files.py",
+    "core/files.py",
     "cells/cellside.py",
     "cluster/inventory/inventory.py",
     "cluster/inventory/listing.py",
@@ -60,7 +60,7 @@ def test_when_a_record_began_is_only_shown():
         if any(_attributes(path, "since"))
     }
     shown = {
-        "records.py",
+        "core/journal/records.py",
         "migration/host/movestate.py",
         "migration/master/settle.py",
         "checks/doctor/master/masterchecks.py",

@@ -140,7 +140,9 @@ def test_a_part_of_another_host_is_swept_when_nobody_has_written_to_it_for_a_day
 
 
 def test_a_part_of_another_container_of_this_host_is_another_hosts(tmp_path):
-    script = "from saltvirt import files; import sys; files.part_path(sys.argv[1], 'x').touch()"
+    script = (
+        "from saltvirt.core import files; import sys; files.part_path(sys.argv[1], 'x').touch()"
+    )
     argv = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", script, tmp_path]
     subprocess.run(argv, check=True, env={**os.environ, "PYTHONPATH": ":".join(sys.path)})
     (part,) = tmp_path.iterdir()

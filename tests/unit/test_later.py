@@ -21,7 +21,8 @@ def _named(path):
 
 def test_a_module_is_imported_when_it_is_used():
     code = (
-        "import sys; from saltvirt.core.salt.lazyimport import Later; units = Later('saltvirt.core.units');"
+        "import sys; from saltvirt.core.salt.lazyimport import Later; units = "
+        "Later('saltvirt.core.units');"
         "before = 'saltvirt.core.units' in sys.modules; print(before, units.MIB)"
     )
     said = subprocess.run(

@@ -35,8 +35,11 @@ def begin():
     spec.loader.exec_module(preload)
     return preload.begin()
 
-SEEN = "import saltvirt, sys; said = sorted(n for n in sys.modules if n[:13] == 'saltvirt.ops.')"
-VALUE = "from saltvirt.ops import one; said = one.VALUE"
+SEEN = (
+    "import saltvirt, sys; said = sorted(n for n in sys.modules if n[:17] == "
+    "'saltvirt.storage.')"
+)
+VALUE = "from saltvirt.storage import one; said = one.VALUE"
 """
 
 
@@ -45,13 +48,13 @@ def small(tmp_path):
     """A small library; runs a script beside it, and returns what it prints."""
     files = {
         "__init__.py": "",
-        "ops/__init__.py": "",
-        "ops/one.py": "from saltvirt import shared\nVALUE = 1 + shared.MORE\n",
-        "ops/bridge/__init__.py": "",
-        "ops/bridge/rare.py": "raise RuntimeError('rarely needed')\n",
+        "storage/__init__.py": "",
+        "storage/one.py": "from saltvirt import shared\nVALUE = 1 + shared.MORE\n",
+        "network/bridge/__init__.py": "",
+        "network/bridge/rare.py": "raise RuntimeError('rarely needed')\n",
         "shared.py": "MORE = 10\n",
-        "fleet/__init__.py": "",
-        "fleet/masters.py": "raise RuntimeError('the master alone has it')\n",
+        "storage/master/__init__.py": "",
+        "storage/master/masters.py": "raise RuntimeError('the master alone has it')\n",
     }
     for name, text in files.items():
         path = tmp_path / "saltvirt" / name
@@ -59,7 +62,10 @@ def small(tmp_path):
         path.write_text(text)
 
     def run(script):
-        code = HEAD.format(folder=str(tmp_path), preload=str(LIBRARY / "preload.py")) + script
+        code = (
+            HEAD.format(folder=str(tmp_path), preload=str(LIBRARY / "core/salt/preload.py"))
+            + script
+        )
         done = subprocess.run(
             [sys.executable, "-B", "-c", code], capture_output=True, text=True, check=False
         )
@@ -99,7 +105,7 @@ def test_a_job_has_what_the_minion_imported(small):
         + SAY.format("job(VALUE)")
     )
 
-    assert said == [[], True, ["saltvirt.ops.one"], 11]
+    assert said == [[], True, ["saltvirt.storage.one"], 11]
 
 
 def test_the_minion_itself_has_none_of_it_imported(small):
@@ -113,7 +119,7 @@ def test_the_minion_itself_has_none_of_it_imported(small):
 def test_a_job_after_an_update_has_the_new_release_alone(small):
     said = small(
         "begin()\n"
-        + write("ops/one.py", "from saltvirt import shared\nVALUE = 2 + shared.MORE\n")
+        + write("storage/one.py", "from saltvirt import shared\nVALUE = 2 + shared.MORE\n")
         + SAY.format("job(SEEN)")
         + SAY.format("job(VALUE)")
         + write("shared.py", "MORE = 20\n")
@@ -125,7 +131,7 @@ def test_a_job_after_an_update_has_the_new_release_alone(small):
 
 def test_a_job_that_brings_an_update_has_it_at_once(small):
     update = "import os, sys\n" + write("shared.py", "MORE = 20\n")
-    use = "from saltvirt.ops import one; said = one.VALUE"
+    use = "from saltvirt.storage import one; said = one.VALUE"
 
     assert small("begin()\n" + SAY.format(f"job({update + use!r})")) == [21]
 
@@ -140,8 +146,9 @@ def test_a_file_more_or_less_is_an_update_too(small, change):
 
 def test_a_library_that_is_gone_or_elsewhere_is_not_given(small):
     elsewhere = (
-        "first = sys.path[0] + '/first'; os.makedirs(first + '/saltvirt/ops')\n"
-        "for name, text in (('__init__', ''), ('ops/__init__', ''), ('ops/one', 'VALUE = 7')):\n"
+        "first = sys.path[0] + '/first'; os.makedirs(first + '/saltvirt/storage')\n"
+        "for name, text in (('__init__', ''), ('storage/__init__', ''), ('storage/one', 'VALUE = "
+        "7')):\n"
         "    open(f'{first}/saltvirt/{name}.py', 'w').write(text)\n"
         "sys.path.insert(0, first)\n"
     )
@@ -162,14 +169,14 @@ def test_the_minion_takes_in_an_update_when_it_is_told(small):
         + SAY.format("sum(type(one).__name__ == 'Aside' for one in sys.meta_path)")
     )
 
-    assert said == [True, ["saltvirt.ops.one"], 21, 1]
+    assert said == [True, ["saltvirt.storage.one"], 21, 1]
 
 
 def test_who_has_imported_it_for_itself_is_left_alone(small):
     said = small(
-        "from saltvirt.ops import one\n"
+        "from saltvirt.storage import one\n"
         + SAY.format("begin()")
-        + SAY.format("sys.modules['saltvirt.ops.one'] is one")
+        + SAY.format("sys.modules['saltvirt.storage.one'] is one")
     )
 
     assert said == [False, True]
@@ -177,7 +184,7 @@ def test_who_has_imported_it_for_itself_is_left_alone(small):
 
 def test_what_cannot_be_imported_is_not_left_half_there(small):
     said = small(
-        write("ops/zero.py", "import nosuchmodule\n")
+        write("storage/zero.py", "import nosuchmodule\n")
         + "try:\n    begin()\nexcept ImportError as exc:\n"
         + "    print(json.dumps(str(exc)))\n"
         + SAY.format("job('import sys; said = [n for n in sys.modules if n[:8] == \"saltvirt\"]')")
@@ -189,7 +196,7 @@ def test_what_cannot_be_imported_is_not_left_half_there(small):
 def test_files_that_change_meanwhile_are_not_kept(small):
     said = small(
         write(
-            "ops/zero.py",
+            "storage/zero.py",
             "import pathlib\npathlib.Path(__file__).with_name('later.py').write_text('')\n",
         )
         + SAY.format("begin()")
@@ -201,10 +208,12 @@ def test_files_that_change_meanwhile_are_not_kept(small):
 
 def test_what_the_system_updates_is_not_in_memory(small):
     said = small(
-        write("ops/zero.py", "try:\n    import libvirt\nexcept ImportError:\n    libvirt = None\n")
+        write(
+            "storage/zero.py", "try:\n    import libvirt\nexcept ImportError:\n    libvirt = None\n"
+        )
         + SAY.format("begin()")
         + SAY.format("'libvirt' in sys.modules")
-        + SAY.format("job('from saltvirt.ops import zero; said = zero.libvirt')")
+        + SAY.format("job('from saltvirt.storage import zero; said = zero.libvirt')")
     )
 
     assert said == [True, False, None]

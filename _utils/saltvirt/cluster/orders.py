@@ -1,8 +1,8 @@
 """
 Orders: what this master has begun for a VM, at most one for each name.
 
-An order is a record under the VM's name (see :mod:`saltvirt.core.journal.records`). Its phases, and what exists
-in each:
+An order is a record under the VM's name (see :mod:`saltvirt.core.journal.records`). Its phases, and
+what exists in each:
 
 ==========  =====================================================================================
 placing     nothing; the master looks for a host

@@ -101,9 +101,9 @@ def of_code(folder: Path | None = None) -> str:
     Return a digest of this library's own files, by which two machines compare their versions.
 
     folder
-        The library's folder. Defaults to that of this file.
+        The library's folder. Defaults to the library that this file is part of.
     """
-    top, sha = folder or Path(__file__).parent, hashlib.sha256()
+    top, sha = folder or Path(__file__).parents[1], hashlib.sha256()
     for path in sorted(top.rglob("*.py"), key=lambda file: file.relative_to(top).as_posix()):
         name = path.relative_to(top)
         if name.parts[0] not in _INSTALLED:

@@ -257,3 +257,29 @@ class Move:
     tls: bool = True
     limit_s: int = 3600
     stall_s: int = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A VM, and how to start and seed it. Values that may be secret are not in its ``repr``."""
+
+    vm: Vm
+    start: bool
+    autostart: bool = False
+    saltenv: str
+    seed: bool
+    seed_cmd: str
+    seed_method: str | None
+    install: bool
+    install_from: str | None
+    user_data: dict[str, Any] | str | None = field(repr=False)
+    ssh_keys: tuple[str, ...] = ()
+    config: dict[str, Any] = field(repr=False)
+    enable_qcow: bool | None
+    pub_key: str | None
+    priv_key: str | None = field(repr=False)
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether to make a seed: it is requested, and there is an image that could read it."""
+        return self.seed and any(disk.image for disk in self.vm.disks)

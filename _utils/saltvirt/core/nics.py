@@ -342,7 +342,7 @@ def refuse_equal_macs(nics: Iterable[Nic]) -> None:
 
 
 class ConnectedNic(Protocol):
-    """The host's side of a NIC: of a call (:class:`saltvirt.core.model.Nic`) or of a domain's XML."""
+    """The host's side of a NIC, of a call (:class:`saltvirt.core.model.Nic`) or of domain XML."""
 
     @property
     def type(self) -> str | None:

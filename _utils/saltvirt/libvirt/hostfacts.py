@@ -37,7 +37,7 @@ def _dotted(number: int) -> str:
 
 
 def capabilities(conn: Any) -> dict[str, Any]:
-    """Return the host's capabilities as plain data; see :func:`saltvirt.xml.node.capabilities.read`."""
+    """Return a host's capabilities as plain data; :mod:`saltvirt.xml.node.capabilities` reads them."""
     return capabilities_.read(conn.getCapabilities())
 
 

@@ -59,7 +59,7 @@ def _need(place: NicPlace) -> str | None:
 
 
 def _merge(called_nic: CalledNic, profile_nic: NicPlace) -> NicPlace:
-    """Return a NIC's place with the values of a call, as :func:`saltvirt.core.nics.override` does."""
+    """Return a NIC's place with the values of a call, like :func:`saltvirt.core.nics.override`."""
     kind = called_nic.type or profile_nic.type
     # The source of a profile's NIC of another type is the name of a different object.
     on = called_nic.source or (profile_nic.on if kind == profile_nic.type else None)

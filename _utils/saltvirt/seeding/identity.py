@@ -9,11 +9,11 @@ from typing import Any
 from saltvirt.core import sshkeys
 from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import BadArgument, SeedError
+from saltvirt.core.model import Deployment
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.seeding import cloudconfig, minionkeys, nocloud, submission
 from saltvirt.seeding.seedmodel import CloudInit, Identity
-from saltvirt.vm.spec import Deployment
 
 OWN_COMMAND = "seed.apply"
 # As the distributions' /etc/hosts has them; 127.0.1.1 is Debian's for the host's own name.

@@ -14,7 +14,7 @@ def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
 
 
 def take(conn: Any, vm: str, name: str, *, is_external: bool, is_quiesced: bool) -> None:
-    """Take a snapshot of all disks or of none; see :func:`saltvirt.libvirt.domains.snapshots.take`."""
+    """Take a snapshot of all disks or of none, by :mod:`saltvirt.libvirt.domains.snapshots`."""
     obstacle = chains.why_no_snapshot(conn, vm) if is_external else None
     if obstacle:
         raise LibvirtRefused(obstacle)

@@ -24,7 +24,8 @@ def delete(
     elsewhere: OtherHostsUsage | None = None,
 ) -> dict[str, Any]:
     """
-    Delete the named snapshots, by default all; see :func:`saltvirt.libvirt.domains.snapshots.delete`.
+    Delete the named snapshots, by default all; see
+    :func:`saltvirt.libvirt.domains.snapshots.delete`.
 
     elsewhere
         Other hosts' usage of files that they see. Defaults to nothing.
@@ -50,7 +51,8 @@ def plan_revert(
     """
     Return the plan of a revert, and the verdicts on the files that it writes.
 
-    The plan is from :func:`saltvirt.libvirt.domains.snapshots.plan_revert`. Raises if a verdict is not free.
+    The plan is from :func:`saltvirt.libvirt.domains.snapshots.plan_revert`. Raises if a verdict is
+    not free.
     """
     plan = snapshots.plan_revert(conn, vm, snapshot_name)
     call = (

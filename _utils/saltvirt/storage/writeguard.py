@@ -30,8 +30,8 @@ def opened_format(settings: HostSettings, path: str | Path) -> str:
     """
     Return the format of a guest's disk; raise if this host must not write to the disk.
 
-    Checks :func:`saltvirt.storage.diskpaths.opened_format`, and that the write spoils nothing else: see
-    ``write`` in :mod:`saltvirt.storage.policies`.
+    Checks :func:`saltvirt.storage.diskpaths.opened_format`, and that the write spoils nothing else:
+    see ``write`` in :mod:`saltvirt.storage.policies`.
     """
     path = str(path)
     fmt = diskpaths.opened_format(settings, path)

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.core import arguments, nics, sshkeys
 from saltvirt.core.errors import BadArgument
-from saltvirt.core.model import Disk, Nic, Requirements, Vm
+from saltvirt.core.model import Deployment, Disk, Nic, Requirements, Vm
 from saltvirt.core.options import config, defaults3006
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.lazyimport import Later
@@ -68,32 +68,6 @@ _HYPERVISORS = ("kvm", "qemu")
 _SSH_KEYS = "ssh_authorized_keys"
 _TEXTS = ("saltenv", "seed_cmd", "pub_key", "priv_key", "os_type", "arch")
 _SEED_METHODS = (None, "auto", "nocloud", "guestfs", "nbd", "credentials")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
-    """A VM, and how to start and seed it. Values that may be secret are not in its ``repr``."""
-
-    vm: Vm
-    start: bool
-    autostart: bool = False
-    saltenv: str
-    seed: bool
-    seed_cmd: str
-    seed_method: str | None
-    install: bool
-    install_from: str | None
-    user_data: dict[str, Any] | str | None = field(repr=False)
-    ssh_keys: tuple[str, ...] = ()
-    config: dict[str, Any] = field(repr=False)
-    enable_qcow: bool | None
-    pub_key: str | None
-    priv_key: str | None = field(repr=False)
-
-    @property
-    def is_seeded(self) -> bool:
-        """Whether to make a seed: it is requested, and there is an image that could read it."""
-        return self.seed and any(disk.image for disk in self.vm.disks)
 
 
 def options_by_name(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from labkit.settings import CHECKOUT
 
 # Whatever the outcome of the formula and of these modules depends on.
 _LAB = ("hypervisors.py", "saltd.py", "segment.py", "kept.py", "up.py")
-_CODE = ("hypervisor", "_states", "_pillar", "pki", "_utils/saltvirt/net", "_utils/saltvirt/ops")
+_ROOMS = ("ca", "certificates", "libvirt", "network", "storage")
+_CODE = ("hypervisor", "_states", "_pillar", *(f"_utils/saltvirt/{room}" for room in _ROOMS))
 # What a machine writes while it runs, and nobody reads again.
 _JUNK = ("var/log/journal", "var/cache/apt", "var/lib/apt/lists", "tmp", "run", "root/.cache")
 

@@ -20,7 +20,6 @@ SERVED = (
     "_states",
     "_utils",
     "hypervisor",
-    "pki",
 )
 PROJECT = "srv/salt-virt"
 _FROM_DOCS = "file_roots:\n  base: [/srv/salt, /srv/salt-virt]\n"

@@ -19,7 +19,7 @@ import salt.loader
 from hostilehost import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from saltvirt import fleet
+from saltvirt import cells, cluster, migration, vm
 from saltvirt.cluster import cloud as clouds
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.rpc import minions
@@ -30,8 +30,10 @@ from saltvirt.vm.create.master import hostbuild
 from sizes import sizes
 
 # What is imported when it is used would be compiled, and written, in the middle of a test.
-for _one in pkgutil.walk_packages(fleet.__path__, "saltvirt.fleet."):
-    importlib.import_module(_one.name)
+for _package in (cells, cluster, migration, vm):
+    for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
+        if ".host" not in _module.name:
+            importlib.import_module(_module.name)
 
 ROOT = Path(__file__).resolve().parents[3]
 RUNNERS = (
@@ -343,10 +345,10 @@ def _check_orders(call, done):
     if function == "rebalance" or given_ == {"host": "h1"}:
         return
     cloud = done.edge.cloud
-    for host, vm in (("h1", "web"), ("h2", "db"), ("h1", "away")):
-        if vm != name:
-            assert cloud.hosts[host][vm]["state"] == "running"
-            assert cloud.where(vm) == [host]
+    for host, other in (("h1", "web"), ("h2", "db"), ("h1", "away")):
+        if other != name:
+            assert cloud.hosts[host][other]["state"] == "running"
+            assert cloud.where(other) == [host]
 
 
 def _check_the_others(function, cloud, answer):

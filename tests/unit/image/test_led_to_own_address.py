@@ -13,7 +13,7 @@ from saltvirt.core.http import connection
 # address. What listens there stands for a service that its firewall keeps from all others.
 SCRIPT = r"""
 import http.server, json, pathlib, sys, threading
-from saltvirt import connection, web
+from saltvirt.core.http import connection, web
 from saltvirt.core.writelimit import Room
 
 class Secret(http.server.BaseHTTPRequestHandler):

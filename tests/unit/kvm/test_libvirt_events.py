@@ -119,7 +119,7 @@ def test_a_tag_is_that_of_3006(uri, where):
 LISTENER = """
 import json, logging, sys, threading
 import libvirt
-from saltvirt.kvm import eventkinds, events
+from saltvirt.libvirt import eventkinds, events
 from saltvirt.core.salt.optional import OptionalModule
 
 # As in a minion, which has imported the library before libvirt's module was looked for.

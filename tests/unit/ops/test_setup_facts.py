@@ -21,7 +21,7 @@ HERE = "127.0.0.2"
 @pytest.fixture
 def options(host, monkeypatch):
     """Settings of a host whose libvirt is the test driver, which knows no free memory."""
-    monkeypatch.setattr(facts.inspect.host, "free_memory_mib", lambda _conn: 16384)
+    monkeypatch.setattr(facts.inspect.hostfacts, "free_memory_mib", lambda _conn: 16384)
     monkeypatch.setattr(facts.inspect.query, "node", lambda _conn: {"phymemory": 16384, "cpus": 4})
     return replace(host, uri="test:///default")
 

@@ -1,9 +1,10 @@
 """
 A checker of the protocol of a move: every order in which things can happen, to a stated depth.
 
-It has hands of its own for :mod:`saltvirt.core.protocol.moveprotocol`: a few hosts with one VM, two masters, and
-between any two effects runners that are killed or stop waiting, jobs that are killed, power cuts,
-and deeds by hand. An abandoned call is a stalled one: it goes on at any later time, or never.
+It has hands of its own for :mod:`saltvirt.core.protocol.moveprotocol`: a few hosts with one VM, two
+masters, and between any two effects runners that are killed or stop waiting, jobs that are killed,
+power cuts, and deeds by hand. An abandoned call is a stalled one: it goes on at any later time, or
+never.
 """
 
 from collections import deque

@@ -1,7 +1,8 @@
 """
 Ask minions, and wait for unresponsive ones no longer than agreed.
 
-Hypervisors sign their answers (:mod:`saltvirt.core.crypto.signed`); unsigned ones are passed over, and logged.
+Hypervisors sign their answers (:mod:`saltvirt.core.crypto.signed`); unsigned ones are passed over,
+and logged.
 """
 
 import contextlib

@@ -13,7 +13,10 @@ _PART, _LONGEST_S = 10, 60
 
 
 class Pings:
-    """The pings of one wait; :mod:`saltvirt.cluster.rpc.unsignedreplies` defines what counts as a reply."""
+    """
+    The pings of one wait; :mod:`saltvirt.cluster.rpc.unsignedreplies` defines what counts as a
+    reply.
+    """
 
     def __init__(self, local: Any, cloud: Cloud, every_s: float) -> None:
         self._local, self._opts = local, cloud.opts

@@ -27,7 +27,8 @@ class Reply:
 
     missing
         No valid answer came; ``error`` is the reason, if known: a timeout of
-        :func:`saltvirt.cluster.rpc.minions.order`, an unsigned answer, or a minion that is no hypervisor.
+        :func:`saltvirt.cluster.rpc.minions.order`, an unsigned answer, or a minion that is no
+        hypervisor.
     is_late
         The minion was still working when the caller's time ran out.
     """

@@ -84,7 +84,7 @@ def choose_wait(
     *,
     is_reading: bool,
 ) -> Wait:
-    """Return how long hosts are awaited; see :func:`saltvirt.cluster.inventory.inventory.survey`."""
+    """Return how long :func:`saltvirt.cluster.inventory.inventory.survey` awaits hosts."""
     now, before = silence.hosts()
     patient = set(concerned or ())
     briefly = set(hosts) if is_reading or concerned is not None else before

@@ -2,8 +2,8 @@
 Replies of minions that sign nothing, such as those in VMs.
 
 An event in a minion's name proves nothing. The master's stored returns of a minion are better, and
-not enough: see :class:`saltvirt.core.salt.compat.Grains`, which is a proof. On a master that keeps no such
-data no reply counts, as its sender is unknown.
+not enough: see :class:`saltvirt.core.salt.compat.Grains`, which is a proof. On a master that keeps
+no such data no reply counts, as its sender is unknown.
 """
 
 import time

@@ -25,7 +25,7 @@ class ServerUnreachable(OSError):
 
 
 class Deadline:
-    """The time limit of one request; :class:`saltvirt.core.writelimit.Meter` limits that of an image."""
+    """The time limit of one request; :class:`saltvirt.core.writelimit.Meter` has an image's."""
 
     def __init__(self, limit_s: float) -> None:
         self._end = time.monotonic() + limit_s

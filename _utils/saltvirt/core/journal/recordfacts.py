@@ -1,7 +1,8 @@
 """
 The facts in records of builds, purges and trash on a host, and of orders on the master.
 
-As in :mod:`saltvirt.core.journal.movefacts`, a default stands for a value that a record does not have (yet).
+As in :mod:`saltvirt.core.journal.movefacts`, a default stands for a value that a record does not
+have (yet).
 """
 
 from dataclasses import dataclass, field

@@ -42,8 +42,8 @@ class Record:
     token
         Its owner's: no other owner ends this work.
     phase
-        How far the work has got; :mod:`saltvirt.core.protocol.moveprotocol` has the phases of builds and moves,
-        :mod:`saltvirt.cluster.orders` those of orders.
+        How far the work has got; :mod:`saltvirt.core.protocol.moveprotocol` has the phases of
+        builds and moves, :mod:`saltvirt.cluster.orders` those of orders.
     since
         When the work began, in seconds since 1970, for display alone.
     facts

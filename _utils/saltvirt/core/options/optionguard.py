@@ -1,8 +1,8 @@
 """
 The guard of all functions that change something: they are refused while host options are missing.
 
-The table :mod:`saltvirt.core.salt.lookonly` has the functions of ``_modules`` that only look; all others, and
-all states, are guarded.
+The table :mod:`saltvirt.core.salt.lookonly` has the functions of ``_modules`` that only look; all
+others, and all states, are guarded.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Build parts of :mod:`saltvirt.core.protocol.moveprotocol`, for a VM's host; pure, like the protocol."""
+"""The protocol of a build on a VM's host; pure, as :mod:`saltvirt.core.protocol.moveprotocol`."""
 
 from saltvirt.core.protocol.effects import Effects
 

@@ -16,5 +16,5 @@ def dirs() -> dict[str, list[str]]:
 
 def formula() -> str:
     """Return the file root that has the formula ``hypervisor``: the package's, or the checkout."""
-    packaged = Path(__file__).with_name("formula")
-    return str(packaged if packaged.exists() else Path(__file__).resolve().parents[2])
+    packaged = Path(__file__).parents[2] / "formula"
+    return str(packaged if packaged.exists() else Path(__file__).resolve().parents[4])

@@ -22,9 +22,10 @@ from types import ModuleType
 from typing import Any
 
 _PACKAGE = "saltvirt"
-# These import what a job on a hypervisor needs; the rest is the master's, or rarely needed.
-_WANTED = ("kvm", "ops")
-_NOT = ("ops.bridge",)
+# A job on a hypervisor needs these rooms, and the modules below a folder called "host" of others.
+_HOST_ROOMS = ("libvirt", "seeding", "storage")
+# Folders with the master's modules, a program of its own, and modules that are rarely needed.
+_NOT = ("master", "worker", "network")
 # Not preloaded: each job imports the version that is installed then, when it first uses them.
 _OTHERS = ("libvirt", "pycdlib", "pyroute2")
 # Importing it takes longer than writing a seed with it; as pure Python it may stay in memory.
@@ -147,12 +148,17 @@ def _loaded_names() -> list[str]:
 def _names(top: Path, files: _Stamp) -> list[str]:
     """Return the modules to import."""
     parts = (Path(path).relative_to(top).with_suffix("").parts for path in sorted(files))
-    names = (".".join(part for part in path_parts if part != "__init__") for path_parts in parts)
     return [
-        f"{_PACKAGE}.{name}"
-        for name in names
-        if name.partition(".")[0] in _WANTED and not name.startswith(_NOT)
+        ".".join([_PACKAGE, *(part for part in path if part != "__init__")])
+        for path in parts
+        if _is_of_host(path)
     ]
+
+
+def _is_of_host(path: tuple[str, ...]) -> bool:
+    """Return whether a host's jobs need a module."""
+    is_of_host = path[0] in _HOST_ROOMS or "host" in path[:-1]
+    return is_of_host and not any(part in path for part in _NOT)
 
 
 class _Blocked(importlib.abc.MetaPathFinder):

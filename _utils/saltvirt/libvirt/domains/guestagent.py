@@ -46,7 +46,10 @@ class Agent:
             )
 
     def ask(self, command: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Return a command's result from the agent, checked by :mod:`saltvirt.libvirt.domains.guestanswers`."""
+        """
+        Return a command's result from the agent, checked by
+        :mod:`saltvirt.libvirt.domains.guestanswers`.
+        """
         request = {"execute": command, **({"arguments": arguments} if arguments else {})}
         try:
             text = libvirt_qemu.qemuAgentCommand(self._domain, json.dumps(request), _ANSWER_S, 0)

@@ -40,7 +40,7 @@ def request_from_call(
     permissions: object = None,
     source: Mapping[str, Any] | None = None,
 ) -> PoolRequest:
-    """Return the pool that a call requests; see :func:`saltvirt.xml.storage.storagepool.from_call`."""
+    """Return the pool that a call requests; :mod:`saltvirt.xml.storage.storagepool` checks it."""
     source_items = {key: value for key, value in (source or {}).items() if value is not None}
     auth = source_items.get("auth")
     pool = storagepool.from_call(name, ptype, target, permissions, source_items)

@@ -332,7 +332,10 @@ def step(
     noted: Noted | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Run a step of settling a move on its target; see :data:`saltvirt.core.protocol.moveprotocol.ON_TARGET`."""
+    """
+    Run a step of settling a move on its target; see
+    :data:`saltvirt.core.protocol.moveprotocol.ON_TARGET`.
+    """
     steps: dict[str, Callable[..., Effects]] = {
         moveprotocol.ARRIVE: moveprotocol.arrive,
         moveprotocol.REFUSE: moveprotocol.refuse,

@@ -412,7 +412,10 @@ def _risks(departure: Departure) -> dict[str, list[str]]:
 
 
 def step(context: Context, name: str, token: str, step_name: str, **options: Any) -> dict[str, Any]:
-    """Run a step of settling a move on its source; see :data:`saltvirt.core.protocol.moveprotocol.ON_SOURCE`."""
+    """
+    Run a step of settling a move on its source; see
+    :data:`saltvirt.core.protocol.moveprotocol.ON_SOURCE`.
+    """
     steps: dict[str, Callable[..., Effects]] = {
         moveprotocol.CANCEL: moveprotocol.cancel,
         moveprotocol.REDEFINE: moveprotocol.redefine,

@@ -1,4 +1,7 @@
-"""Common effects of :mod:`saltvirt.core.protocol.moveprotocol` on both hosts of a move, and the move's record."""
+"""
+Common effects of :mod:`saltvirt.core.protocol.moveprotocol` on both hosts of a move, and the move's
+record.
+"""
 
 import os
 from typing import Any, Generic, TypeVar

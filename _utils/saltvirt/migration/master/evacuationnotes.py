@@ -5,8 +5,8 @@ A record lists hosts in order. If a VM was evacuated from h1 to h2, and from h2 
 records [h2, h3] and h2 records [h3]. The VM comes home to either; once it is home on h1, h2's
 record ends. If h1 was off meanwhile, it still records [h2], and h2's record continues from there.
 Functions without ``cloud`` decide over plain data, ``{host: {name: [hosts]}}``. A host could forge
-records: only those that this master has proved (:mod:`saltvirt.migration.master.notesignatures`) are followed, and
-only for the VM with the same UUID.
+records: only those that this master has proved (:mod:`saltvirt.migration.master.notesignatures`)
+are followed, and only for the VM with the same UUID.
 """
 
 import shlex

@@ -1,4 +1,7 @@
-"""The effects of a move that the master does, as :mod:`saltvirt.core.protocol.moveprotocol` orders them."""
+"""
+The effects of a move that the master does, as :mod:`saltvirt.core.protocol.moveprotocol` orders
+them.
+"""
 
 import shlex
 import time

@@ -23,7 +23,8 @@ def settle_all(
     """
     Settle all recorded moves, or those of one VM; return ``{"settled": {name: how}, ...}``.
 
-    Raises :class:`saltvirt.migration.master.recovery.Unsettled`, with the table, if a move is not over.
+    Raises :class:`saltvirt.migration.master.recovery.Unsettled`, with the table, if a move is not
+    over.
     """
     _refuse_unnamed(name, force=force)
     # A command that was killed at its very end leaves a lock that no process holds.

@@ -46,7 +46,8 @@ class Third:
 
 def classify_third_host(move: Move, third: Third) -> str | None:
     """
-    Return the field of :class:`saltvirt.core.protocol.effects.Elsewhere` for a host; None for no field.
+    Return the field of :class:`saltvirt.core.protocol.effects.Elsewhere` for a host; None for no
+    field.
 
     A running domain is the VM. A stopped domain is the VM, too, unless another unfinished move
     may still decide otherwise, or the host only kept the definition.

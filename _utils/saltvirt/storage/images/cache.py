@@ -367,7 +367,8 @@ def adopt(settings: HostSettings, path: Path, validated_image: validation.Valida
     Copy an image that was made on this host into the cache; return its digest.
 
     The copy may share the image's blocks, but not its inode: writing to the image must not change
-    the disks based on the copy. Raise :class:`saltvirt.core.writelimit.OverLimit` without room for the copy.
+    the disks based on the copy. Raise :class:`saltvirt.core.writelimit.OverLimit` without room for
+    the copy.
     """
     base, lock_dir = ensure_folder(settings), Path(settings.state_dir) / "locks"
     digest = source.local_digest(str(path), source.Index(base / "index.json"))

@@ -11,7 +11,8 @@ from saltvirt.storage.images import cache, cachedimages, qcow2, source
 
 def images(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
-    Return :func:`saltvirt.storage.images.cachedimages.list_images`, and golden images without a cached copy.
+    Return :func:`saltvirt.storage.images.cachedimages.list_images`, and golden images without a
+    cached copy.
 
     ``virt.image_prune`` removes the cached copy of a golden image, never the image itself.
     """

@@ -26,7 +26,7 @@ _GROUPS = ("affinity", "anti_affinity")
 
 def deployment_options(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Return the options of a :class:`saltvirt.vm.spec.Deployment` other than its VM.
+    Return the options of a :class:`saltvirt.core.model.Deployment` other than its VM.
 
     keywords
         The keyword arguments of ``virt.clone``; unknown ones are refused by name.

@@ -348,7 +348,8 @@ def stand_in(connect, migrate):
     """
     Have ``saltvirt.libvirt.connect`` open ``qemu+swarm://FOLDER`` as one of the stand-in's.
 
-    ``saltvirt.libvirt.domains.migrate`` then reaches the hosts beside that folder in place of libvirtds by TLS.
+    ``saltvirt.libvirt.domains.migrate`` then reaches the hosts beside that folder in place of
+    libvirtds by TLS.
     """
     plain, own = connect._open, []
 

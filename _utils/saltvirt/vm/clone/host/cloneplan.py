@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt.core import nics
 from saltvirt.core.errors import SeedError
-from saltvirt.core.model import Disk, Nic, Requirements, Vm
+from saltvirt.core.model import Deployment, Disk, Nic, Requirements, Vm
 from saltvirt.core.units import MIB
 from saltvirt.placement import requirements, resources
 from saltvirt.seeding import seedmethod
@@ -17,7 +17,7 @@ from saltvirt.storage.images.validation import ValidatedImage
 from saltvirt.vm.clone.host.clonesource import Source, SourceDisk
 from saltvirt.vm.create.host.buildplan import Plan
 from saltvirt.vm.create.host.plandisks import DiskFile, DiskVolume
-from saltvirt.vm.spec import Deployment, console_log
+from saltvirt.vm.spec import console_log
 from saltvirt.xml.domain import domain, metadata
 from saltvirt.xml.edit import copied, readdomain
 from saltvirt.xml.storage import pooldisk, storagepool

@@ -9,6 +9,7 @@ from typing import Any
 from saltvirt.core import arguments, undo
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.journal import records
+from saltvirt.core.model import Deployment
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import effects, moveprotocol
 from saltvirt.core.salt.context import Context
@@ -21,7 +22,6 @@ from saltvirt.vm.create.host import apply, buildfacts, buildplan
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.vm.show.host import inspect
-from saltvirt.vm.spec import Deployment
 
 
 def create(

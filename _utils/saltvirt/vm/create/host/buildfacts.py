@@ -8,7 +8,7 @@ from typing import Any
 
 from saltvirt.core import nics
 from saltvirt.core.errors import NotThereYet, SeedError, StorageError
-from saltvirt.core.model import Disk, Nic, Vm
+from saltvirt.core.model import Deployment, Disk, Nic, Vm
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.libvirt import hostfacts
@@ -20,7 +20,6 @@ from saltvirt.storage import chains, diskpaths, seedfiles
 from saltvirt.storage.images import cache, fetch, rights, validation
 from saltvirt.vm.create.host import existing, poolvolumes
 from saltvirt.vm.show.host import inspect
-from saltvirt.vm.spec import Deployment
 
 BOOT_FILES = ("kernel", "initrd")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt.core.arguments import hide_credentials
 from saltvirt.core.errors import BadArgument, NameTaken, ReservationRefused, StorageError
-from saltvirt.core.model import Disk, Requirements, Vm
+from saltvirt.core.model import Deployment, Disk, Requirements, Vm
 from saltvirt.placement import fit, remedies
 from saltvirt.placement.answers import HostInfo
 from saltvirt.seeding import seedmethod
@@ -14,7 +14,6 @@ from saltvirt.storage import seedfiles
 from saltvirt.vm.create.host import bootable, buildfacts, plandisks
 from saltvirt.vm.create.host.buildfacts import Content, HostFacts
 from saltvirt.vm.create.host.plandisks import DiskFile, DiskVolume, ExistingFile, File
-from saltvirt.vm.spec import Deployment
 from saltvirt.xml.domain import domain, graphics, hostdev
 
 

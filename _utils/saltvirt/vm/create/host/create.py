@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt.core import undo
 from saltvirt.core.journal import records
-from saltvirt.core.model import Requirements
+from saltvirt.core.model import Deployment, Requirements
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import effects, moveprotocol
 from saltvirt.core.salt.context import Context
@@ -17,12 +17,11 @@ from saltvirt.vm import spec
 from saltvirt.vm.create.host import apply, buildfacts, buildplan, existing, poolvolumes
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.vm.show.host import inspect
-from saltvirt.vm.spec import Deployment
 
 
-def create(context: Context, deployment: spec.Deployment) -> bool | dict[str, list[str]]:
+def create(context: Context, deployment: Deployment) -> bool | dict[str, list[str]]:
     """
-    Create the VM that a :class:`saltvirt.vm.spec.Deployment` describes; return True.
+    Create the VM that a :class:`saltvirt.core.model.Deployment` describes; return True.
 
     The runner gets ``{"warnings": [line]}`` instead if there are any.
     """
@@ -30,7 +29,7 @@ def create(context: Context, deployment: spec.Deployment) -> bool | dict[str, li
     return {"warnings": warnings} if warnings and context.is_ordered else True
 
 
-def create_with_warnings(context: Context, deployment: spec.Deployment) -> list[str]:
+def create_with_warnings(context: Context, deployment: Deployment) -> list[str]:
     """Create a VM as :func:`create` does; return the warnings, one line each."""
     settings = context.settings
     submission.refuse_reserved(context, deployment.vm.name)
@@ -68,7 +67,7 @@ def create_with_warnings(context: Context, deployment: spec.Deployment) -> list[
     return list(builder.warnings)
 
 
-def show(context: Context, deployment: spec.Deployment) -> dict[str, Any]:
+def show(context: Context, deployment: Deployment) -> dict[str, Any]:
     """
     Return what :func:`create` would do, or raise as it would; change nothing.
 

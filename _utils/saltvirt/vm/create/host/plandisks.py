@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saltvirt.core.errors import BadArgument
-from saltvirt.core.model import Disk
+from saltvirt.core.model import Deployment, Disk
 from saltvirt.core.units import MIB
 from saltvirt.storage.images import clone, validation
 from saltvirt.vm.create.host import buildfacts, poolvolumes
 from saltvirt.vm.create.host.buildfacts import Content
-from saltvirt.vm.spec import Deployment
 from saltvirt.xml.storage import storagevolume
 
 

@@ -196,7 +196,8 @@ def refuse_used(context: Context, conn: Any, vm: str, volume: PoolVolume) -> Non
         raise StorageError(f"volume {qualified_name} is there already, {reason}")
     if is_shared and other_vms:
         raise StorageError(
-            f"volume {qualified_name} is there already, and {diskpaths.namesakes_message(other_vms)}"
+            f"volume {qualified_name} is there already, and "
+            f"{diskpaths.namesakes_message(other_vms)}"
         )
     if volume.path is None:
         return

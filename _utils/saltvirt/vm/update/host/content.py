@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.core.model import Disk, Vm
+from saltvirt.core.model import Deployment, Disk, Vm
 from saltvirt.core.salt.context import Context
 from saltvirt.core.units import MIB, human
 from saltvirt.libvirt import hostfacts
@@ -18,7 +18,6 @@ from saltvirt.placement.answers import DomainTypes
 from saltvirt.storage import diskpaths
 from saltvirt.storage.images import cache
 from saltvirt.vm.create.host import buildfacts, plandisks
-from saltvirt.vm.spec import Deployment
 from saltvirt.vm.update.host import disks, live
 from saltvirt.vm.update.host.request import Request
 from saltvirt.xml.domain import disk

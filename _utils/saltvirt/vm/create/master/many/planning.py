@@ -88,7 +88,10 @@ class Picture:
     def of(
         self, request: Request, busy_reasons: Mapping[str, str], noted_hosts: Iterable[str]
     ) -> deploy.Hosts:
-        """Return all hosts' answers on one VM; see :func:`saltvirt.vm.create.master.deploy.assess_hosts`."""
+        """
+        Return all hosts' answers on one VM; see
+        :func:`saltvirt.vm.create.master.deploy.assess_hosts`.
+        """
         name, noted_hosts = request.name, list(noted_hosts)
         presence_by_host = presence.from_host_info(self.answers, name)
         # Most names are unknown everywhere, so no host need be asked further.
