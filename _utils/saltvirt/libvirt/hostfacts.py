@@ -37,7 +37,7 @@ def _dotted(number: int) -> str:
 
 
 def capabilities(conn: Any) -> dict[str, Any]:
-    """Return a host's capabilities as plain data; :mod:`saltvirt.xml.node.capabilities` reads them."""
+    """Return a host's capabilities as plain data; see :mod:`saltvirt.xml.node.capabilities`."""
     return capabilities_.read(conn.getCapabilities())
 
 

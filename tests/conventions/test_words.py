@@ -1,0 +1,54 @@
+"""Names say what they hold, and sentences name their subject: tools/words.py counts both."""
+
+from pathlib import Path
+
+import pytest
+import words
+
+ROOT = Path(__file__).resolve().parents[2]
+KINDS = ("_modules", "_runners", "_states", "_pillar", "_grains", "_output", "_engines", "_clouds")
+CODE = [ROOT / "_utils", *(ROOT / kind for kind in KINDS)]
+# The glossary lists the words that are not used.
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES.remove(ROOT / "docs/glossary.md")
+
+
+@pytest.fixture(scope="module")
+def code():
+    """The counts of all code that is installed, and a line for each occurrence."""
+    return words.count(CODE)
+
+
+def test_names_say_what_they_hold(code):
+    counts, lines = code
+    shown = [line for line in lines if ": name " in line]
+
+    assert counts["vague"] / counts["names"] <= 0.005, shown
+    assert counts["renamed"] <= 25, [line for line in lines if ": import " in line]
+
+
+def test_sentences_name_their_subject(code):
+    counts, lines = code
+    assert 1000 * counts["riddles"] / counts["words"] <= 0.2, [x for x in lines if ": riddle" in x]
+
+    counts, lines = words.count(PAGES)
+    assert 1000 * counts["riddles"] / counts["words"] <= 0.5, lines
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("for one in hosts:\n    pass\n", {"names": 1, "vague": 1}),
+        ("def told(found, host):\n    pass\n", {"names": 2, "vague": 1}),
+        ("# Nobody knows whose it is.\n", {"words": 5, "riddles": 2}),
+        ("import copy as copying\n", {"renamed": 1}),
+    ],
+)
+def test_the_counter_counts(tmp_path, text, expected):
+    path = tmp_path / "a.py"
+    path.write_text(text)
+
+    counts, lines = words.count([path])
+
+    assert {name: number for name, number in counts.items() if number} == expected
+    assert bool(lines)
