@@ -168,9 +168,9 @@ BY_HAND = {
     ),
     "old code": (
         "hyper3",
-        f"cp -a {EXTMODS}/utils/saltvirt/units.py /srv/units.py; "
-        f"echo '# older' >>{EXTMODS}/utils/saltvirt/units.py",
-        f"mv /srv/units.py {EXTMODS}/utils/saltvirt/units.py",
+        f"cp -a {EXTMODS}/utils/saltvirt/core/units.py /srv/units.py; "
+        f"echo '# older' >>{EXTMODS}/utils/saltvirt/core/units.py",
+        f"mv /srv/units.py {EXTMODS}/utils/saltvirt/core/units.py",
         *("code", "hyper3"),
     ),
     "pip and sync": (

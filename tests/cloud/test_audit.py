@@ -8,7 +8,7 @@ import pytest
 
 CA = "/etc/salt/pki/master/libvirt"
 PKI = "/etc/pki/libvirt"
-CODE = "/var/cache/salt/minion/extmods/utils/saltvirt/units.py"
+CODE = "/var/cache/salt/minion/extmods/utils/saltvirt/core/units.py"
 OPEN = """<domain type='qemu'><name>open1</name><memory>65536</memory>
 <os><type>hvm</type></os><devices><graphics type='vnc' autoport='yes'>
 <listen type='address' address='0.0.0.0'/></graphics></devices></domain>"""

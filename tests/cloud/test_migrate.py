@@ -51,10 +51,11 @@ print(total, found)
 
 EAGER = """import sys
 sys.path.insert(0, sys.argv[1])
-from saltvirt import config, movespec
-from saltvirt.kvm import migrate
-from saltvirt.ops import context
-from saltvirt.ops.migration import departure
+from saltvirt.core.options import config
+from saltvirt.core.salt import context
+from saltvirt.libvirt.domains import migrate
+from saltvirt.migration import movespec
+from saltvirt.migration.host import departure
 is_over = migrate.Job.is_over
 migrate.Job.is_over = lambda job, _wait_s: is_over(job, 0)
 settings = config.HostSettings()

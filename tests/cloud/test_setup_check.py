@@ -4,7 +4,7 @@ import pytest
 
 CA = "/etc/salt/pki/master/libvirt"
 EXTMODS = "/var/cache/salt/minion/extmods"
-CODE = f"{EXTMODS}/utils/saltvirt/units.py"
+CODE = f"{EXTMODS}/utils/saltvirt/core/units.py"
 PLANTED_CONF = "/etc/salt/{}.d/zz-planted.conf"
 READY = "nothing that VMs need is missing: salt-run virt.init NAME 1 512 IMAGE"
 RESTART = "systemctl restart salt-minion"

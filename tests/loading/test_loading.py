@@ -218,7 +218,7 @@ def test_an_old_python_is_told_what_is_needed(line, base, place):
     salt.answer("saltutil.sync_all")
     assert salt.runner("saltutil.sync_all").returncode == 0
     # No Salt of ours runs on an older Python: it is this one that is made too old.
-    for minimums in salt.folder.rglob("extmods/utils/saltvirt/minimums.py"):
+    for minimums in salt.folder.rglob("extmods/utils/saltvirt/core/salt/minimums.py"):
         text = minimums.read_text()
         assert "PYTHON = (3, 10)" in text
         minimums.write_text(text.replace("PYTHON = (3, 10)", "PYTHON = (3, 99)"))

@@ -36,7 +36,7 @@ ip neighbour add 10.77.0.1 lladdr 02:00:00:00:00:01 dev eth0
 python3 - "$1" <<'EOF'
 import os, sys
 sys.path.insert(0, {utils!r})
-from saltvirt.seed import barrier
+from saltvirt.seeding.offline import barrier
 barrier.put_up([int(sys.argv[1])], ["192.0.2.7"])
 barrier.put_up([int(sys.argv[1])], ["192.0.2.7"])
 EOF

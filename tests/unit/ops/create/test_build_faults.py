@@ -134,7 +134,8 @@ def test_what_a_killed_builder_leaves_is_settled(hypervisor, point, domains):
 
 @pytest.mark.parametrize("is_shared", [False, True])
 @pytest.mark.parametrize(
-    ("part", "name"), [(clone, "empty"), (nocloud, "build"), (files, "settle"), (apply, "_define")]
+    ("part", "name"),
+    [(clone, "empty"), (nocloud, "build"), (files, "sync_files"), (apply, "_define")],
 )
 def test_a_builder_that_is_killed_between_two_phases_leaves_no_file(
     hypervisor, monkeypatch, part, name, is_shared
