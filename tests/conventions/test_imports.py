@@ -1,4 +1,4 @@
-"""Who may import whom, read off the syntax trees: docs/development.md has the picture."""
+"""Which room may import which, by the syntax trees: docs/architecture.md has the picture."""
 
 import ast
 import functools

@@ -10,7 +10,7 @@ from saltvirt.core.errors import BadArgument
 
 STATES = ("running", "paused", "shutdown", "crashed")
 HOLD = "hold"
-# The fields of a VM, as ``ops.inspect.describe`` returns them.
+# The fields of a VM, as ``vm.show.host.inspect.describe`` returns them.
 FIELDS = (
     "cpu",
     "cputime",

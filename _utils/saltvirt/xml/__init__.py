@@ -4,7 +4,7 @@ Domain XML: each element has one file, with the element's content as a frozen da
 ``from_call`` returns the dataclass for a call, ``build`` the element for a dataclass, and ``read``
 the dataclass for an element: ``read(build(x)) == x``. ``read`` ignores what a dataclass has no
 field for, so XML from elsewhere is never rebuilt, but changed in place. `domain.py` combines the
-elements, and `read.py` has the project's questions about a whole domain.
+elements, and `edit/readdomain.py` has the project's questions about a whole domain.
 """
 
 import re

@@ -1,8 +1,8 @@
 """
 The protocol of a build and of a move: which record precedes which effect.
 
-It is pure. A part of it is a generator of effects; *hands* perform them: ``ops.build`` and
-``ops.migration`` on a host, ``fleet.effects`` on the master, and in the tests a checker's, which
+It is pure. A part of it is a generator of effects; *hands* perform them: ``vm.create.host``
+and ``migration.host`` on a host, ``migration.master.moveexecutor`` on the master, and in the tests a checker's, which
 crash, do not reply and stall at every effect. An unfinished part leaves a record, and
 :func:`settle_build` and :func:`next_step` decide how the next command goes on.
 
