@@ -1,10 +1,10 @@
 """
 The protocol of a build and of a move: which record precedes which effect.
 
-It is pure. A part of it is a generator of effects; *hands* perform them: ``vm.create.host``
-and ``migration.host`` on a host, ``migration.master.moveexecutor`` on the master, and in the tests a checker's, which
-crash, do not reply and stall at every effect. An unfinished part leaves a record, and
-:func:`settle_build` and :func:`next_step` decide how the next command goes on.
+It is pure. A part of it is a generator of effects; *hands* perform them: ``vm.create.host`` and
+``migration.host`` on a host, ``migration.master.moveexecutor`` on the master, and in the tests a
+checker's, which crash, do not reply and stall at every effect. An unfinished part leaves a record,
+and :func:`settle_build` and :func:`next_step` decide how the next command goes on.
 
 A move has one point of no return, the target's *arrived*. Until then only the source may end the
 move, by its durable *cancelled*, and after the handover only once the target has *refused*. From
