@@ -9,7 +9,8 @@ import rooms
 from saltvirt.core.options import config
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CHANGES = [ROOT / "CHANGELOG.md", ROOT / "changelog/README.md"]
+PAGES = [ROOT / "README.md", *CHANGES, *sorted((ROOT / "docs").glob("*.md"))]
 # How an option of a nested mapping is written, and the library's field behind it.
 NESTED = {
     "uri": "connection:uri",

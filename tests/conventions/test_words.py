@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("_modules", "_runners", "_states", "_pillar", "_grains", "_output", "_engines", "_clouds")
 CODE = [ROOT / "_utils", *(ROOT / kind for kind in KINDS)]
 # The glossary lists the words that are not used.
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES.remove(ROOT / "docs/glossary.md")
 
 
