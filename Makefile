@@ -1,4 +1,9 @@
 # Everything a newcomer types. Packages and Python environments are installed when missing.
+PYTHON = python3
+# The tests that need neither root nor libvirt; test_nightly.py runs tests/env.
+PURE = tests/conventions --ignore=tests/conventions/test_nightly.py
+PURE += tests/unit/placement tests/unit/xml tests/unit/protocol
+
 help:      ## these lines
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:[^#]*##/\t/'
 
@@ -24,6 +29,18 @@ lint:      ## style, types and conventions
 	tests/env mypy --config-file tests/worker-mypy.toml
 	tests/env pytest -n auto tests/conventions
 
+check:     .venv/made  ## style, types, conventions, pure unit tests; no root, in .venv
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/mypy --config-file tests/worker-mypy.toml
+	.venv/bin/pytest -q -n auto -m "not (libvirt or slow or nightly)" $(PURE)
+
+.venv/made: pyproject.toml
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install -q -e '.[tests]'
+	touch $@
+
 lab:       ## bring the lab up and leave it up
 	tests/lab/lab up --hosts 3
 
@@ -34,4 +51,4 @@ docs:      ## the pages and the reference of all functions, in docs/_build/html
 	tests/env pytest tests/conventions -k docs
 	tests/env sphinx-build -q -W --keep-going docs docs/_build/html
 
-.PHONY: help demo test nightly unit compat lint lab bench docs
+.PHONY: help demo test nightly unit compat lint check lab bench docs

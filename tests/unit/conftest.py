@@ -21,6 +21,14 @@ saltonce.options_are_there()
 saltonce.code_is_read()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark the tests that validate XML: they need libvirt's schemas."""
+    for item in items:
+        if "validate" in getattr(item, "fixturenames", ()):
+            item.add_marker("libvirt")
+
+
 @pytest.fixture(scope="session")
 def validate(tmp_path_factory):
     """Return a function that validates many XML texts of a schema as virt-xml-validate does."""

@@ -202,6 +202,7 @@ def test_what_a_guests_cpu_needs_depends_on_where_it_was_started(root, is_runnin
     assert {key: value for key, value in found.items() if value} == wanted
 
 
+@pytest.mark.libvirt
 def test_a_note_of_this_run_never_gets_into_the_definition():
     with connect.open_connection(TEST, readonly=False) as conn:
         dom = connect.domain(conn, "test")

@@ -217,6 +217,7 @@ def shape(element):
     return element.tag, dict(element.attrib), (element.text or "").strip(), rows
 
 
+@pytest.mark.libvirt
 def test_a_note_leaves_all_else_in_a_domain_as_it_was():
     others = (
         "<metadata><a:app xmlns:a='urn:a' x='1'><a:b>t</a:b></a:app></metadata>",

@@ -28,6 +28,7 @@ def test_an_update_keeps_the_prefixes():
     assert to_text(parse(text)) == text
 
 
+@pytest.mark.libvirt
 def test_libvirt_keeps_them_too():
     with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         dom = conn.defineXML(to_text(parse(VM.format("prefixed"))))
