@@ -9,7 +9,8 @@ A plan is a text file with a rename a line; ``#`` begins a comment:
     global PATH OLD NEW
         A function, class or constant of a module. All files that import the module follow.
 
-Paths are those of files. A rename that would meet a name that is there already is refused, and
+Paths are those of files. It needs Python 3.12 or later, which knows the places of names in
+f-strings. A rename that would meet a name that is there already is refused, and
 printed; the others are done.
 """
 
@@ -22,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("_utils", "pki", "_modules", "_runners", "_states", "_pillar", "_engines", "_clouds")
+FOLDERS = ("_utils", "_modules", "_runners", "_states", "_pillar", "_engines", "_clouds")
 FOLDERS += ("_grains", "_output", "tests", "tools", "docs")
 Functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -190,8 +191,6 @@ def module_name(path: Path) -> str:
     relative = path.relative_to(ROOT)
     if relative.parts[0] == "_utils":
         relative = relative.relative_to("_utils")
-    elif relative.parts[0] == "pki":
-        relative = Path("saltvirt") / relative
     return ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
 
 
