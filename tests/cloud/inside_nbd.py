@@ -81,7 +81,7 @@ def killed(identity):
         if whom == "asker":
             asker.send_signal(signal.SIGKILL)
         else:
-            subprocess.run(["pkill", "-9", "-f", "seed/worker"], check=False)
+            subprocess.run(["pkill", "-9", "-f", "offline/worker"], check=False)
         asker.wait()
         while list(Path("/sys/block").glob("nbd*/pid")) and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -94,7 +94,7 @@ def left(cloud):
     """Return what an appliance could leave on hyper1."""
     return cloud.sh(
         "hyper1",
-        "pgrep -fa '[g]uestfs|[s]eed/worker'; "
+        "pgrep -fa '[g]uestfs|[o]ffline/worker'; "
         "ls -d /var/lib/salt-virt/appliances/* 2>/dev/null || true",
     )
 
@@ -144,7 +144,7 @@ def test_an_image_without_a_minion_is_refused_if_none_may_be_installed(clean):
 def test_a_worker_that_is_killed_leaves_nothing(clean):
     before = clean.traces()
     job = begun(clean)
-    clean.sh("hyper1", "kill -9 $(pgrep -f '[s]eed/worker')")
+    clean.sh("hyper1", "kill -9 $(pgrep -f '[o]ffline/worker')")
 
     done = clean.end(job)
 
@@ -165,7 +165,7 @@ def test_the_appliance_is_a_user_of_its_own_in_a_sandbox_without_a_network(clean
 
     wait("its sandbox", lambda: clean.sh("hyper1", script).split() == wanted)
 
-    clean.sh("hyper1", "kill -9 $(pgrep -f '[s]eed/worker')")
+    clean.sh("hyper1", "kill -9 $(pgrep -f '[o]ffline/worker')")
     assert clean.end(job).code == 1
     wait("its end", lambda: left(clean) == "")
     assert clean.traces() == before
