@@ -199,6 +199,7 @@ def found(done):
 
 def mend_by_line(cloud, finding):
     """Run the command that a finding proposes: on its host, or a salt one on the master."""
-    command = finding["fix"].rpartition(": ")[2].replace("salt-key -d", "salt-key -y -d")
+    line = finding["fix"].partition("  # ")[0]
+    command = line.rpartition(": ")[2].replace("salt-key -d", "salt-key -y -d")
     is_of_host = finding["fix"].startswith("on ")
     return cloud.sh(finding["where"] if is_of_host else "master", command)
