@@ -10,7 +10,7 @@ from saltvirt.core.errors import BadArgument
 from saltvirt.core.salt.lazyimport import Later
 from saltvirt.entry.runners import runner_function
 
-asked = Later("saltvirt.vm.create.master.many.manyrequest")
+manyrequest = Later("saltvirt.vm.create.master.many.manyrequest")
 outcome = Later("saltvirt.vm.create.master.many.outcome")
 run = Later("saltvirt.vm.create.master.many.run")
 
@@ -34,9 +34,11 @@ def _requests(name, count, first, vms, defaults, common_fields):
     if vms is not None:
         if count is not None:
             raise BadArgument("count", "goes with a name pattern; vms is a list of all VMs")
-        return asked.parse_requests(asked.parse_list(vms, defaults), common_fields)
-    names = asked.number_names(name, count, first)
-    return asked.parse_requests([{**defaults, "name": vm_name} for vm_name in names], common_fields)
+        return manyrequest.parse_requests(manyrequest.parse_list(vms, defaults), common_fields)
+    names = manyrequest.number_names(name, count, first)
+    return manyrequest.parse_requests(
+        [{**defaults, "name": vm_name} for vm_name in names], common_fields
+    )
 
 
 @runner_function(outputter="virt_moves")

@@ -116,7 +116,7 @@ class Rewriting:
             return f"{stem} as {alias.name}"
         names.add(stem)
         self.renamed[bound] = stem
-        rename._rename_uses(self.source, self.source.tree, bound, stem)
+        rename.rename_uses(self.source, self.source.tree, bound, stem)
         return stem
 
     def _text(self, token: tokenize.TokenInfo) -> None:

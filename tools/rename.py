@@ -215,12 +215,12 @@ def _rename_definition(source: Source, old: str, new: str) -> None:
             word = b"class " if isinstance(node, ast.ClassDef) else b"def "
             source.replace(node.lineno, line.index(word) + len(word), old, new)
             done += 1
-    _rename_uses(source, source.tree, old, new)
+    rename_uses(source, source.tree, old, new)
     if not done and not source.edits:
         raise Refused(f"{source.path}: there is no {old}")
 
 
-def _rename_uses(source: Source, node: ast.AST, old: str, new: str) -> None:
+def rename_uses(source: Source, node: ast.AST, old: str, new: str) -> None:
     """Rename a name of the module where no scope has one of its own."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -245,7 +245,7 @@ def _without_field(node: ast.AST, child: ast.AST) -> list[ast.AST]:
 def _rename_use(source: Source, child: ast.AST, old: str, new: str) -> None:
     if isinstance(child, ast.Name) and child.id == old:
         source.replace(child.lineno, child.col_offset, old, new)
-    _rename_uses(source, child, old, new)
+    rename_uses(source, child, old, new)
 
 
 def _binds(node: ast.AST, name: str) -> bool:
@@ -304,7 +304,7 @@ def _rename_alias(source: Source, alias: ast.alias, old: str, new: str) -> None:
     if alias.asname is None:
         if new in used(source.tree):
             raise Refused(f"{source.path}: {new} is used there already")
-        _rename_uses(source, source.tree, old, new)
+        rename_uses(source, source.tree, old, new)
 
 
 def _later(node: ast.expr) -> object:

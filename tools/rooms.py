@@ -27,43 +27,56 @@ ROOMS = {
 SIDES = ("master", "host", "shared")
 
 
+def module_name(path: Path) -> str:
+    """Return the name of a file of the library, without the library's own name."""
+    return ".".join(path.relative_to(LIBRARY).with_suffix("").parts)
+
+
+def room(module: str) -> str:
+    """Return the room of a module."""
+    return module.partition(".")[0]
+
+
 def side(module: str) -> str:
     """Return whose work a module does: the nearest folder says it, else its room."""
     folders = [part for part in module.split(".")[:-1] if part in SIDES]
-    return folders[-1] if folders else ROOMS[module.partition(".")[0]]
+    return folders[-1] if folders else ROOMS[room(module)]
 
 
-def files(room: str) -> list[Path]:
+def files(folder: str) -> list[Path]:
     """Return the files of a room, without those that only make a folder a package."""
-    return [p for p in sorted((LIBRARY / room).rglob("*.py")) if p.name != "__init__.py"]
+    return [p for p in sorted((LIBRARY / folder).rglob("*.py")) if p.name != "__init__.py"]
 
 
-def imported_rooms(path: Path) -> set[str]:
-    """Return the rooms that a file imports."""
+def imported_modules(path: Path) -> set[str]:
+    """Return the modules of the library that a file imports, without the library's own name."""
     out = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("saltvirt"):
-            names = str(node.module).split(".")[1:2] or [alias.name for alias in node.names]
-            out.update(name for name in names if name in ROOMS)
-    return out
+        if not isinstance(node, ast.ImportFrom) or not f"{node.module}.".startswith("saltvirt."):
+            continue
+        # Of a folder its files are imported, of a file what is in it.
+        folder = LIBRARY.parent / str(node.module).replace(".", "/")
+        for alias in node.names:
+            is_module = (folder / f"{alias.name}.py").exists() or (folder / alias.name).is_dir()
+            out.add(f"{node.module}.{alias.name}" if is_module else str(node.module))
+    return {name.removeprefix("saltvirt.") for name in out if name != "saltvirt"}
 
 
 def picture() -> str:
     """Return one line for each room: its files by side, what it is for, and what it imports."""
-    lines = []
-    for room in ROOMS:
-        modules = [".".join(p.relative_to(LIBRARY).with_suffix("").parts) for p in files(room)]
-        counts = {name: sum(side(m) == name for m in modules) for name in ("master", "host")}
-        rest = len(modules) - sum(counts.values())
-        shown = [f"{count:3}" if count else "  -" for count in (*counts.values(), rest)]
-        imports = sorted(
-            set().union(*map(imported_rooms, files(room))) - {room}, key=list(ROOMS).index
-        )
-        doc = ast.get_docstring(ast.parse((LIBRARY / room / "__init__.py").read_text())) or ""
-        lines.append(f"{room:13}{'  '.join(shown)}   {' '.join(doc.split())}")
-        lines.append(f"{'':13}{'':16}-> {' '.join(r for r in ROOMS if r in imports) or 'nothing'}")
-    head = f"{'room':13}{'master host neither':16}"
-    return "\n".join([head, *lines])
+    lines = [f"{'room':13}{'master host neither':16}"]
+    for name in ROOMS:
+        paths = files(name)
+        sides = [side(module_name(path)) for path in paths]
+        counts = [sides.count("master"), sides.count("host")]
+        counts.append(len(sides) - sum(counts))
+        shown = "  ".join(f"{count:3}" if count else "  -" for count in counts)
+        imported = {room(module) for path in paths for module in imported_modules(path)}
+        below = " ".join(other for other in ROOMS if other in imported - {name}) or "nothing"
+        doc = ast.get_docstring(ast.parse((LIBRARY / name / "__init__.py").read_text())) or ""
+        lines.append(f"{name:13}{shown}   {' '.join(doc.split())}")
+        lines.append(f"{'':29}-> {below}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 import trees
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("_utils", "pki", "_modules", "_runners", "_states", "_pillar", "_output")
+FOLDERS = ("_utils", "_modules", "_runners", "_states", "_pillar", "_output")
 # The first column of a table with what is said.
 HEADS = ("It says", "It says, or it happened", "Message")
 # What is a value where it is said: a number, a host, a VM.

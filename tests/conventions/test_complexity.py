@@ -16,7 +16,6 @@ FOLDERS = (
     "_engines",
     "_clouds",
     "_utils",
-    "pki",
 )
 SOURCES = [
     *(p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py")) if not p.is_symlink()),

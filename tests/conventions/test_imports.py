@@ -61,30 +61,16 @@ def _imports(path):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             module = node.module
-            if str(module).partition(".")[0] == "saltvirt":
-                # Of a folder its files are imported, of a file what is in it.
-                folder = ROOT / "_utils" / str(module).replace(".", "/")
-                for alias in node.names:
-                    is_file = (folder / f"{alias.name}.py").exists()
-                    yield (f"{module}.{alias.name}" if is_file else module), at_top
+            if module == "saltvirt":
+                yield from ((f"saltvirt.{alias.name}", at_top) for alias in node.names)
             else:
                 yield module, at_top
 
 
+@functools.cache
 def of_ours(path):
     """Return the modules of the library that a file imports, without the library's own name."""
-    names = (name for name, _top in imports(path) if name.startswith("saltvirt."))
-    return {name.removeprefix("saltvirt.") for name in names}
-
-
-def room(module):
-    """Return the room of a module of the library."""
-    return module.partition(".")[0]
-
-
-def module_of(path):
-    """Return the name of a file of the library."""
-    return ".".join(path.relative_to(LIBRARY).with_suffix("").parts)
+    return rooms.imported_modules(path)
 
 
 def part(path):
@@ -111,11 +97,11 @@ def test_rooms_are_the_folders_of_the_library_and_nothing_is_loose():
 
 def test_a_room_imports_only_rooms_below_it():
     def wrong(path):
-        name, own = str(path.relative_to(LIBRARY)), module_of(path)
+        name, own = str(path.relative_to(LIBRARY)), rooms.module_name(path)
         return [
             module
             for module in of_ours(path)
-            if own != "__init__" and ORDER.index(room(module)) < ORDER.index(room(own))
+            if own != "__init__" and ORDER.index(rooms.room(module)) < ORDER.index(rooms.room(own))
             if (name, module) not in UPWARDS
         ]
 
@@ -124,7 +110,7 @@ def test_a_room_imports_only_rooms_below_it():
 
 def test_master_and_hosts_never_import_each_other_and_pure_files_import_neither():
     def wrong(path):
-        own = module_of(path)
+        own = rooms.module_name(path)
         if own == "__init__":
             return []
         allowed = {"pure", "shared"} if rooms.side(own) in ("pure", "shared") else {rooms.side(own)}
@@ -161,7 +147,7 @@ SALT_IN_CORE = {"core/errors.py", "core/options/saltfiles.py"}
 def may_use_salt(path):
     """Return whether a file may import Salt, wherever its room is."""
     name = str(path.relative_to(LIBRARY))
-    is_of_master = path.parent != LIBRARY and rooms.side(module_of(path)) == "master"
+    is_of_master = path.parent != LIBRARY and rooms.side(rooms.module_name(path)) == "master"
     return is_of_master or name.startswith("core/salt/") or name in SALT_IN_CORE
 
 
