@@ -6,11 +6,11 @@ Mount a guest's disk through libguestfs: the host's kernel parses none of its fi
 
 from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 
-guestmount = Later("saltvirt.seeding.offline.guestmount")
-storage = Later("saltvirt.storage.diskpaths")
-written = Later("saltvirt.storage.writeguard")
+with lazy_imports():
+    from saltvirt.seeding.offline import guestmount
+    from saltvirt.storage import diskpaths, writeguard
 
 
 def __virtual__():
@@ -43,7 +43,7 @@ def mount(location, access="rw", root=None):
     arguments.text("location", location)
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     # Read-only access cannot damage the disk.
-    opener = storage if access == "ro" else written
+    opener = diskpaths if access == "ro" else writeguard
     fmt = opener.opened_format(settings, location)
     return guestmount.mount(settings, location, fmt, access, root)
 

@@ -10,13 +10,11 @@ from pathlib import Path
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument, StorageError
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 
-clone = Later("saltvirt.storage.images.clone")
-room = Later("saltvirt.core.writelimit")
-tool = Later("saltvirt.storage.images.tool")
-units = Later("saltvirt.core.units")
-validation = Later("saltvirt.storage.images.validation")
+with lazy_imports():
+    from saltvirt.core import units, writelimit
+    from saltvirt.storage.images import clone, tool, validation
 
 _FORMATS = ("qcow2", "raw", "vmdk", "vdi", "vpc", "vhdx")
 
@@ -90,7 +88,7 @@ def convert(orig, dest, fmt):
     _new("dest", dest, fmt)
     validated = validation.validate(arguments.text("orig", orig))
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    meter = room.from_settings(settings).meter(orig, Path(dest).parent)
+    meter = writelimit.from_settings(settings).meter(orig, Path(dest).parent)
     with clone.remove_on_failure(dest):
         tool.convert(orig, validated.format, dest, fmt, meter)
     return True

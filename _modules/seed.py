@@ -11,9 +11,10 @@ from saltvirt.core import arguments
 from saltvirt.core.options import optionguard
 from saltvirt.core.salt import compat
 from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 
-existing = Later("saltvirt.seeding.existing")
+with lazy_imports():
+    from saltvirt.seeding import existing
 
 __func_alias__ = {"apply_": "apply"}
 

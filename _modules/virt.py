@@ -11,17 +11,17 @@ from saltvirt.core import arguments, errors
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt import compat
 from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-create = Later("saltvirt.vm.create.host.create")
-lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
-power = Later("saltvirt.libvirt.domains.power")
-removal = Later("saltvirt.vm.purge.host.purge")
-sharing = Later("saltvirt.storage.sharing")
-spec = Later("saltvirt.vm.spec")
-startlock = Later("saltvirt.vm.power.host.startlock")
-upkeep = Later("saltvirt.libvirt.maintenance")
+with lazy_imports():
+    from saltvirt.libvirt import maintenance as upkeep
+    from saltvirt.libvirt.domains import lifecycle, power
+    from saltvirt.storage import sharing
+    from saltvirt.vm import spec
+    from saltvirt.vm.create.host import create
+    from saltvirt.vm.power.host import startlock
+    from saltvirt.vm.purge.host import purge as removal
 
 __virtualname__ = "virt"
 __func_alias__ = {"purge_": "purge"}

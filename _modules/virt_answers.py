@@ -12,19 +12,18 @@ import dataclasses
 
 from saltvirt.core import arguments, wire
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-answering = Later("saltvirt.core.salt.answering")
-brief = Later("saltvirt.placement.brief")
-inspect = Later("saltvirt.vm.show.host.inspect")
-offering = Later("saltvirt.vm.show.host.offering")
-ordered = Later("saltvirt.core.salt.ordered")
-purging = Later("saltvirt.vm.purge.host.purge")
-query = Later("saltvirt.libvirt.domains.query")
-sending = Later("saltvirt.migration.host.sending")
-fileusers = Later("saltvirt.storage.fileusers")
-vmfilter = Later("saltvirt.core.vmfilter")
+with lazy_imports():
+    from saltvirt.core import vmfilter
+    from saltvirt.core.salt import answering, ordered
+    from saltvirt.libvirt.domains import query
+    from saltvirt.migration.host import sending
+    from saltvirt.placement import brief
+    from saltvirt.storage import fileusers
+    from saltvirt.vm.purge.host import purge
+    from saltvirt.vm.show.host import inspect, offering
 
 __virtualname__ = "virt"
 
@@ -135,7 +134,7 @@ def shared_files(name, **kwargs):
     is_whole = arguments.boolean("removables", kwargs.pop("removables", False))
     settings = config.for_call("virt.shared_files", kwargs, __opts__, __pillar__, __grains__)
     with connect.open_connection(settings) as conn:
-        return purging.find_shared_files(conn, settings, name, removables=is_whole)
+        return purge.find_shared_files(conn, settings, name, removables=is_whole)
 
 
 def file_users(paths, uuid=None, **kwargs):

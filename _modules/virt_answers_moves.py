@@ -7,21 +7,24 @@ Functions that ``salt-run virt.migrate`` and ``virt.settle`` call on the two hos
 from saltvirt.core import errors, wire
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-answering = Later("saltvirt.core.salt.answering")
-answers = Later("saltvirt.placement.answers")
-arrival = Later("saltvirt.migration.host.arrival")
-checks = Later("saltvirt.migration.host.arrivalchecks")
-departure = Later("saltvirt.migration.host.departure")
-files = Later("saltvirt.migration.host.incomingfiles")
-lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
-movefacts = Later("saltvirt.core.journal.movefacts")
-protocol = Later("saltvirt.core.protocol.moveprotocol")
-reach = Later("saltvirt.migration.host.peer")
-startlock = Later("saltvirt.vm.power.host.startlock")
-state = Later("saltvirt.migration.host.movestate")
+with lazy_imports():
+    from saltvirt.core.journal import movefacts
+    from saltvirt.core.protocol import moveprotocol
+    from saltvirt.core.salt import answering
+    from saltvirt.libvirt.domains import lifecycle
+    from saltvirt.migration.host import (
+        arrival,
+        arrivalchecks,
+        departure,
+        incomingfiles,
+        movestate,
+        peer,
+    )
+    from saltvirt.placement import answers
+    from saltvirt.vm.power.host import startlock
 
 __virtualname__ = "virt"
 _OLD_MASTER = (
@@ -67,12 +70,12 @@ def migrate_check(about, source=None):
     may_tell = answering.is_ordered()
     with connect.open_connection(settings, readonly=False) as conn:
         if not is_single:
-            return checks.check_all(conn, settings, about, may_tell_paths=may_tell)
-        reasons = checks.check(conn, settings, about, may_tell_paths=may_tell)
+            return arrivalchecks.check_all(conn, settings, about, may_tell_paths=may_tell)
+        reasons = arrivalchecks.check(conn, settings, about, may_tell_paths=may_tell)
     if source:
-        reach.refuse_strange("source", source)
+        peer.refuse_strange("source", source)
         try:
-            reach.refuse_unreachable(source)
+            peer.refuse_unreachable(source)
         except errors.VirtError as exc:
             reasons.append(str(exc))
     return reasons
@@ -100,7 +103,7 @@ def migrate_begin(name, token, target):
         salt hyper1 virt.migrate_step centos1 t1 cancel seen=planned
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
-    reach.refuse_strange("target", target)
+    peer.refuse_strange("target", target)
     context = Context.of(__opts__, __pillar__, __grains__, __salt__)
     return wire.plain(departure.begin(context, name, str(token), target))
 
@@ -136,13 +139,13 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
     if token is None:
         raise errors.BadArgument("token", _OLD_MASTER)
     if source:
-        reach.refuse_strange("source", source)
+        peer.refuse_strange("source", source)
     context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
     moving = arrival.parse_migration_info(context, about)
     if images_sent:
         return arrival.resume(context, moving, token)
     if source:
-        reach.refuse_unreachable(source)
+        peer.refuse_unreachable(source)
     return arrival.prepare(context, moving, token, source)
 
 
@@ -168,7 +171,7 @@ def migration_state(name=None, token=None, uuid=None, paths=None):
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     if name is None or token is None:
-        records = state.read_moves(settings)
+        records = movestate.read_moves(settings)
         return wire.plain(
             records
             if name is None
@@ -178,7 +181,7 @@ def migration_state(name=None, token=None, uuid=None, paths=None):
         )
     paths = None if paths is None else wire.argument("paths", list[str], paths)
     with connect.open_connection(settings, readonly=False) as conn:
-        return wire.plain(state.read_state(conn, settings, name, str(token), uuid, paths))
+        return wire.plain(movestate.read_state(conn, settings, name, str(token), uuid, paths))
 
 
 def migrate_step(
@@ -231,18 +234,18 @@ def migrate_step(
     """
     context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
     if keeper is not None:
-        reach.refuse_strange("keeper", keeper)
+        peer.refuse_strange("keeper", keeper)
     options = {
-        protocol.CANCEL: {"seen": seen, "is_refused": is_refused, "is_lost": is_lost},
-        protocol.GIVE_WAY: {"keeper": keeper},
-        protocol.ARRIVE: {"is_handed": is_handed},
-        protocol.DROP: {"is_lost": is_lost},
-        protocol.LET_GO: {"keeper": keeper},
+        moveprotocol.CANCEL: {"seen": seen, "is_refused": is_refused, "is_lost": is_lost},
+        moveprotocol.GIVE_WAY: {"keeper": keeper},
+        moveprotocol.ARRIVE: {"is_handed": is_handed},
+        moveprotocol.DROP: {"is_lost": is_lost},
+        moveprotocol.LET_GO: {"keeper": keeper},
     }.get(step, {})
-    if step in protocol.ON_SOURCE:
+    if step in moveprotocol.ON_SOURCE:
         return departure.step(context, name, token, step, **options)
-    if step not in protocol.ON_TARGET:
-        step_names = ", ".join((*protocol.ON_SOURCE, *protocol.ON_TARGET))
+    if step not in moveprotocol.ON_TARGET:
+        step_names = ", ".join((*moveprotocol.ON_SOURCE, *moveprotocol.ON_TARGET))
         raise errors.BadArgument("step", f"{step!r}; one of {step_names}")
     noted = wire.argument("noted", movefacts.Noted, noted or {})
     return arrival.step(context, name, token, step, noted=noted, **options)
@@ -267,9 +270,9 @@ def migrate_push(name, target, images):
 
         salt hyper1 virt.migrate_push centos1 hyper2 '{}'
     """
-    reach.refuse_strange("target", target)
+    peer.refuse_strange("target", target)
     settings = config.host_settings(__opts__, __pillar__, __grains__)
-    reach.send_files(settings, target, files.image_paths(settings, images))
+    peer.send_files(settings, target, incomingfiles.image_paths(settings, images))
     return True
 
 

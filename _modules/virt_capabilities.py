@@ -10,11 +10,12 @@ Show the capabilities of this hypervisor and its guests.
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-capabilities_ = Later("saltvirt.xml.node.capabilities")
-capable = Later("saltvirt.libvirt.capable")
+with lazy_imports():
+    from saltvirt.libvirt import capable
+    from saltvirt.xml.node import capabilities as capabilities_
 
 __virtualname__ = "virt"
 

@@ -7,11 +7,11 @@ Change a VM's definition and, as far as possible, the running VM.
 from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-do = Later("saltvirt.vm.update.host.apply")
-request = Later("saltvirt.vm.update.host.request")
+with lazy_imports():
+    from saltvirt.vm.update.host import apply, request
 
 __virtualname__ = "virt"
 
@@ -123,7 +123,7 @@ def update(
     optionguard.refuse_change(globals(), is_look=arguments.boolean("test", test))
     override = config.connection("virt.update", kwargs)
     context = Context.of(__opts__, __pillar__, __grains__, __salt__, **override)
-    return do.update(context, request.from_call(context.settings, name, options))
+    return apply.update(context, request.from_call(context.settings, name, options))
 
 
 optionguard.modules(globals(), itself="update")

@@ -8,10 +8,11 @@ from saltvirt.core import arguments, errors
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt import compat
 from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-cloning = Later("saltvirt.vm.clone.host.cloning")
+with lazy_imports():
+    from saltvirt.vm.clone.host import cloning
 
 __virtualname__ = "virt"
 

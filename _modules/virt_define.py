@@ -8,13 +8,14 @@ from pathlib import Path
 
 from saltvirt.core import arguments, errors
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-existing = Later("saltvirt.vm.create.host.existing")
-lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
-purge = Later("saltvirt.vm.purge.host.purge")
-startlock = Later("saltvirt.vm.power.host.startlock")
+with lazy_imports():
+    from saltvirt.libvirt.domains import lifecycle
+    from saltvirt.vm.create.host import existing
+    from saltvirt.vm.power.host import startlock
+    from saltvirt.vm.purge.host import purge
 
 __virtualname__ = "virt"
 

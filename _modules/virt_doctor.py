@@ -9,14 +9,13 @@ A host's part in ``salt-run virt.doctor``, and its trash.
 
 from saltvirt.core import arguments, wire
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-bins = Later("saltvirt.storage.trash")
-facts = Later("saltvirt.checks.doctor.host.facts")
-mend = Later("saltvirt.checks.doctor.host.mend")
-putaway = Later("saltvirt.storage.putaway")
-sharing = Later("saltvirt.storage.sharing")
+with lazy_imports():
+    from saltvirt.checks.doctor.host import facts, mend
+    from saltvirt.storage import putaway, sharing
+    from saltvirt.storage import trash as bins
 
 __virtualname__ = "virt"
 

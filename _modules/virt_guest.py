@@ -10,11 +10,12 @@ A guest is not trusted: its answers are validated, bounded and escaped, and only
 """
 
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-guestagent = Later("saltvirt.libvirt.domains.guestagent")
-inguest = Later("saltvirt.vm.guest.host.inguest")
+with lazy_imports():
+    from saltvirt.libvirt.domains import guestagent
+    from saltvirt.vm.guest.host import inguest
 
 __virtualname__ = "virt"
 

@@ -8,12 +8,12 @@ from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-cached = Later("saltvirt.storage.images.cachedimages")
-golden = Later("saltvirt.seeding.golden")
-shown = Later("saltvirt.storage.images.shownimages")
+with lazy_imports():
+    from saltvirt.seeding import golden
+    from saltvirt.storage.images import cachedimages, shownimages
 
 __virtualname__ = "virt"
 
@@ -42,7 +42,7 @@ def images():
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     with connect.open_connection(settings) as conn:
-        return shown.images(conn, settings)
+        return shownimages.images(conn, settings)
 
 
 def image_pull(image, saltenv="base", image_hash=None):
@@ -66,7 +66,7 @@ def image_pull(image, saltenv="base", image_hash=None):
         salt hyper1 virt.image_pull salt://images/tiny.qcow2
     """
     context = Context.of(__opts__, __pillar__, __grains__, __salt__)
-    return cached.pull(context, image, saltenv, image_hash)
+    return cachedimages.pull(context, image, saltenv, image_hash)
 
 
 def image_prune(digests=None, dry_run=False, step=None):
@@ -100,13 +100,15 @@ def image_prune(digests=None, dry_run=False, step=None):
     requested_digests = arguments.names("digests", digests)
     with connect.open_connection(settings) as conn:
         if step == "end":
-            return cached.end(conn, settings, requested_digests)
+            return cachedimages.end(conn, settings, requested_digests)
         if step == "begin":
-            return cached.begin(conn, settings, None if digests is None else requested_digests)
+            return cachedimages.begin(
+                conn, settings, None if digests is None else requested_digests
+            )
         if step == "look":
-            return cached.find_used(conn, settings, requested_digests)
-        return cached.prune(
-            conn, settings, cached.resolve_digests(settings, digests), is_dry=is_dry
+            return cachedimages.find_used(conn, settings, requested_digests)
+        return cachedimages.prune(
+            conn, settings, cachedimages.resolve_digests(settings, digests), is_dry=is_dry
         )
 
 

@@ -6,10 +6,11 @@ Store the master's authorization to submit a VM's minion key.
 
 from saltvirt.core.options import optionguard
 from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-submission = Later("saltvirt.seeding.submission")
+with lazy_imports():
+    from saltvirt.seeding import submission
 
 __virtualname__ = "virt"
 

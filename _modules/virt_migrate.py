@@ -9,18 +9,17 @@ import logging
 from saltvirt.core import arguments, errors, wire
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-departure = Later("saltvirt.migration.host.departure")
-diskvolumes = Later("saltvirt.libvirt.storage.diskvolumes")
-files = Later("saltvirt.migration.host.incomingfiles")
-inspect = Later("saltvirt.vm.show.host.inspect")
-jobs = Later("saltvirt.libvirt.domains.migrate")
-lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
-maintenance = Later("saltvirt.libvirt.maintenance")
-reach = Later("saltvirt.migration.host.peer")
-movespec = Later("saltvirt.migration.movespec")
+with lazy_imports():
+    from saltvirt.libvirt import maintenance
+    from saltvirt.libvirt.domains import lifecycle
+    from saltvirt.libvirt.domains import migrate as jobs
+    from saltvirt.libvirt.storage import diskvolumes
+    from saltvirt.migration import movespec
+    from saltvirt.migration.host import departure, incomingfiles, peer
+    from saltvirt.vm.show.host import inspect
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ def migrate(vm_, target, **kwargs):
     """
     report, present, token = (kwargs.pop(key, None) for key in ("report", "present", "token"))
     try:
-        reach.refuse_strange("target", target)
+        peer.refuse_strange("target", target)
         context = Context.of(__opts__, __pillar__, __grains__, __salt__)
         options = movespec.of(context.settings, kwargs)
         context = context.reporting(vm_, "salt/virt/migrate") if report else context
@@ -265,8 +264,8 @@ def seed_non_shared_migrate(disks, force=False):
     """
     settings = config.for_call("virt.seed_non_shared_migrate", {}, __opts__, __pillar__, __grains__)
     with connect.open_connection(settings, readonly=False) as conn:
-        files.seed(conn, settings, disks, force)
-        diskvolumes.refresh(conn, files.pools_of(disks))
+        incomingfiles.seed(conn, settings, disks, force)
+        diskvolumes.refresh(conn, incomingfiles.pools_of(disks))
     return True
 
 

@@ -6,11 +6,11 @@ Define, change, show, start, stop and remove libvirt's networks.
 
 from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-networks = Later("saltvirt.libvirt.networks")
-networkspec = Later("saltvirt.libvirt.networkspec")
+with lazy_imports():
+    from saltvirt.libvirt import networks, networkspec
 
 __virtualname__ = "virt"
 

@@ -6,13 +6,13 @@ Show, define, start, stop and remove storage pools of this hypervisor.
 
 from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-ownvolumes = Later("saltvirt.storage.vmvolumes")
-pools = Later("saltvirt.libvirt.storage.pools")
-poolsource = Later("saltvirt.xml.storage.poolsource")
-volumes = Later("saltvirt.libvirt.storage.volumes")
+with lazy_imports():
+    from saltvirt.libvirt.storage import pools, volumes
+    from saltvirt.storage import vmvolumes
+    from saltvirt.xml.storage import poolsource
 
 __virtualname__ = "virt"
 
@@ -349,8 +349,8 @@ def pool_delete(name, **kwargs):
     """
     settings = config.for_call("virt.pool_delete", kwargs, __opts__, __pillar__, __grains__)
     connection = connect.open_connection(settings, readonly=False)
-    with connection as conn, ownvolumes.hold_host_lock(settings):
-        ownvolumes.refuse_group(conn, settings, name)
+    with connection as conn, vmvolumes.hold_host_lock(settings):
+        vmvolumes.refuse_group(conn, settings, name)
         pools.act(conn, name, "delete")
     return True
 

@@ -13,17 +13,17 @@ from collections.abc import Mapping
 from saltvirt.core import wire
 from saltvirt.core.errors import HostUnreachable
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-facts = Later("saltvirt.checks.audit.host.facts")
-host = Later("saltvirt.libvirt.hostfacts")
-inspect = Later("saltvirt.vm.show.host.inspect")
-query = Later("saltvirt.libvirt.domains.query")
-reached = Later("saltvirt.vm.guest.host.vmaccess")
-setup = Later("saltvirt.checks.setup.host.facts")
-shownprofiles = Later("saltvirt.vm.shownprofiles")
-spec = Later("saltvirt.vm.spec")
+with lazy_imports():
+    from saltvirt.checks.audit.host import facts
+    from saltvirt.checks.setup.host import facts as setup
+    from saltvirt.libvirt import hostfacts
+    from saltvirt.libvirt.domains import query
+    from saltvirt.vm import shownprofiles, spec
+    from saltvirt.vm.guest.host import vmaccess
+    from saltvirt.vm.show.host import inspect
 
 __virtualname__ = "virt"
 
@@ -176,7 +176,9 @@ def vm_info(vm_=None, **kwargs):
     # A read-only connection may not use a guest's agent.
     with connect.open_connection(settings, readonly=vm_ is None) as conn:
         return (
-            inspect.vm_info(conn) if vm_ is None else reached.describe_vm(conn, vm_, __opts__["id"])
+            inspect.vm_info(conn)
+            if vm_ is None
+            else vmaccess.describe_vm(conn, vm_, __opts__["id"])
         )
 
 
@@ -212,7 +214,7 @@ def node_devices(**kwargs):
         salt hyper1 virt.node_devices
     """
     with _open_connection("virt.node_devices", kwargs) as conn:
-        return host.describe_devices(conn)
+        return hostfacts.describe_devices(conn)
 
 
 def freecpu(**kwargs):
@@ -306,7 +308,7 @@ def get_hypervisor():
     """
     settings = config.host_settings(__opts__, __pillar__, __grains__)
     with connect.open_connection(settings, readonly=False) as conn:
-        return inspect.domain_types(conn, settings, host.capabilities(conn)).default
+        return inspect.domain_types(conn, settings, hostfacts.capabilities(conn)).default
 
 
 optionguard.modules(globals())

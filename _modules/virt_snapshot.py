@@ -10,15 +10,13 @@ Take snapshots of VMs, list and delete them, and revert to them.
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-door = Later("saltvirt.storage.door")
-newsnapshots = Later("saltvirt.storage.newsnapshots")
-sharing = Later("saltvirt.storage.sharing")
-snapshots = Later("saltvirt.libvirt.domains.snapshots")
-snapshotted = Later("saltvirt.storage.snapshotguard")
-startlock = Later("saltvirt.vm.power.host.startlock")
+with lazy_imports():
+    from saltvirt.libvirt.domains import snapshots
+    from saltvirt.storage import door, newsnapshots, sharing, snapshotguard
+    from saltvirt.vm.power.host import startlock
 
 __virtualname__ = "virt"
 
@@ -135,7 +133,7 @@ def delete_snapshots(name, *names, **kwargs):
         snapshot_names = [str(snapshot_name) for snapshot_name in names]
         connection = connect.open_connection(settings, readonly=False)
         with connection as conn, startlock.allow_start(conn, settings, name):
-            return snapshotted.delete(conn, settings, name, snapshot_names, elsewhere)
+            return snapshotguard.delete(conn, settings, name, snapshot_names, elsewhere)
 
     return sharing.run_or_ask(replies, delete)
 
@@ -177,7 +175,7 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
         options = {"with_cleanup": with_cleanup, "elsewhere": elsewhere}
         connection = connect.open_connection(settings, readonly=False)
         with connection as conn, startlock.allow_start(conn, settings, name):
-            plan, verdicts = snapshotted.plan_revert(conn, settings, name, vm_snapshot, **options)
+            plan, verdicts = snapshotguard.plan_revert(conn, settings, name, vm_snapshot, **options)
             return door.revert(conn, name, plan, verdicts, with_cleanup=with_cleanup)
 
     return sharing.run_or_ask(replies, revert)

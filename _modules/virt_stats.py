@@ -8,10 +8,11 @@ Return the resources that this hypervisor's VMs have used since they were starte
 """
 
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-counters = Later("saltvirt.libvirt.domains.counters")
+with lazy_imports():
+    from saltvirt.libvirt.domains import counters
 
 __virtualname__ = "virt"
 

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 
 from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
-startlock = Later("saltvirt.vm.power.host.startlock")
+with lazy_imports():
+    from saltvirt.libvirt.domains import lifecycle
+    from saltvirt.vm.power.host import startlock
 
 __virtualname__ = "virt"
 

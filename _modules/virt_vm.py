@@ -6,13 +6,14 @@ Show one VM of this hypervisor; nothing is changed.
 
 from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-inspect = Later("saltvirt.vm.show.host.inspect")
-lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
-reached = Later("saltvirt.vm.guest.host.vmaccess")
-read = Later("saltvirt.xml.edit.readdomain")
+with lazy_imports():
+    from saltvirt.libvirt.domains import lifecycle
+    from saltvirt.vm.guest.host import vmaccess
+    from saltvirt.vm.show.host import inspect
+    from saltvirt.xml.edit import readdomain
 
 __virtualname__ = "virt"
 
@@ -30,7 +31,7 @@ def _open_connection(function, keywords):
 
 
 def _root(conn, name):
-    return read.domain(lifecycle.xml(conn, name))
+    return readdomain.domain(lifecycle.xml(conn, name))
 
 
 def get_xml(vm_, **kwargs):
@@ -89,7 +90,7 @@ def get_nics(vm_, **kwargs):
         salt hyper1 virt.get_nics centos1
     """
     with _open_connection("virt.get_nics", kwargs) as conn:
-        return read.nics(read.domain(lifecycle.inactive_xml(conn, vm_)))
+        return readdomain.nics(readdomain.domain(lifecycle.inactive_xml(conn, vm_)))
 
 
 def get_macs(vm_, **kwargs):
@@ -108,7 +109,7 @@ def get_macs(vm_, **kwargs):
         salt hyper1 virt.get_macs centos1
     """
     with _open_connection("virt.get_macs", kwargs) as conn:
-        return read.macs(_root(conn, vm_))
+        return readdomain.macs(_root(conn, vm_))
 
 
 def get_graphics(vm_, **kwargs):
@@ -128,7 +129,7 @@ def get_graphics(vm_, **kwargs):
         salt hyper1 virt.get_graphics centos1
     """
     with _open_connection("virt.get_graphics", kwargs) as conn:
-        return read.graphics(_root(conn, vm_))
+        return readdomain.graphics(_root(conn, vm_))
 
 
 def get_loader(vm_, **kwargs):
@@ -147,7 +148,7 @@ def get_loader(vm_, **kwargs):
         salt hyper1 virt.get_loader centos1
     """
     with _open_connection("virt.get_loader", kwargs) as conn:
-        return read.loader(_root(conn, vm_))
+        return readdomain.loader(_root(conn, vm_))
 
 
 def console_log(vm_, lines=20):
@@ -168,7 +169,7 @@ def console_log(vm_, lines=20):
         salt hyper1 virt.console_log centos1
     """
     name, count = arguments.vm_name(vm_), arguments.whole_number("lines", lines, most=10000)
-    return reached.read_console_tail(name, count)
+    return vmaccess.read_console_tail(name, count)
 
 
 optionguard.modules(globals())

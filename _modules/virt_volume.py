@@ -9,17 +9,13 @@ from pathlib import Path
 
 from saltvirt.core import arguments, errors
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.libvirt import connect
 
-door = Later("saltvirt.storage.door")
-ownvolumes = Later("saltvirt.storage.vmvolumes")
-policies = Later("saltvirt.storage.policies")
-sharing = Later("saltvirt.storage.sharing")
-transfer = Later("saltvirt.libvirt.storage.transfer")
-volume_ = Later("saltvirt.xml.storage.storagevolume")
-volumecopies = Later("saltvirt.storage.volumecopies")
-volumes = Later("saltvirt.libvirt.storage.volumes")
+with lazy_imports():
+    from saltvirt.libvirt.storage import transfer, volumes
+    from saltvirt.storage import door, policies, sharing, vmvolumes, volumecopies
+    from saltvirt.xml.storage import storagevolume
 
 __virtualname__ = "virt"
 
@@ -104,7 +100,7 @@ def volume_define(
         salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    volume = volume_.from_call(
+    volume = storagevolume.from_call(
         name,
         size,
         allocation=allocation,
@@ -199,10 +195,10 @@ def volume_delete(pool, volume, **kwargs):
 
     def delete(elsewhere):
         connection = connect.open_connection(settings, readonly=False)
-        with connection as conn, ownvolumes.hold_host_lock(settings):
+        with connection as conn, vmvolumes.hold_host_lock(settings):
             args = (conn, settings, pool, [volume], elsewhere)
             door.delete_volume(
-                conn, pool, volume, functools.partial(ownvolumes.judge_deletion, *args)
+                conn, pool, volume, functools.partial(vmvolumes.judge_deletion, *args)
             )
         return True
 
@@ -238,16 +234,16 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
         salt hyper1 virt.volume_resize default data.qcow2 128
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    capacity = volume_.size_of("size", size)
+    capacity = storagevolume.size_of("size", size)
     shrinks = arguments.boolean("shrink", shrink)
     replies = kwargs.pop("replies", None)
     settings = config.for_call("virt.volume_resize", kwargs, __opts__, __pillar__, __grains__)
 
     def resize(elsewhere):
         connection = connect.open_connection(settings, readonly=False)
-        with connection as conn, ownvolumes.hold_host_lock(settings):
+        with connection as conn, vmvolumes.hold_host_lock(settings):
             check = functools.partial(
-                ownvolumes.judge_resize, conn, settings, pool, volume, elsewhere
+                vmvolumes.judge_resize, conn, settings, pool, volume, elsewhere
             )
             door.resize_volume(conn, pool, volume, capacity, check, shrinks=shrinks)
         return True
@@ -331,8 +327,8 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
         with connect.open_connection(settings, readonly=False) as conn:
             volumes.lookup(conn, pool, volume)
             args = (conn, settings, pool, [volume], elsewhere, policies.FILL)
-            verdicts = ownvolumes.judge_deletion(*args, call="virt.volume_upload")
-            with ownvolumes.lock_volume(conn, pool, volume):
+            verdicts = vmvolumes.judge_deletion(*args, call="virt.volume_upload")
+            with vmvolumes.lock_volume(conn, pool, volume):
                 door.write_volume(conn, pool, volume, str(file), verdicts, **part)
         return True
 
@@ -417,8 +413,8 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
             volumes.refuse_algorithm(algorithm)
             volumes.lookup(conn, pool, volume)
             # A wipe may take hours: keep other commands from giving the volume to a VM meanwhile.
-            with ownvolumes.lock_volume(conn, pool, volume):
-                verdicts = ownvolumes.judge_wipe(conn, settings, pool, volume, elsewhere)
+            with vmvolumes.lock_volume(conn, pool, volume):
+                verdicts = vmvolumes.judge_wipe(conn, settings, pool, volume, elsewhere)
                 door.wipe_volume(conn, pool, volume, algorithm, verdicts)
         return True
 

@@ -4,11 +4,12 @@ Define the hypervisors: only the master decides, not the minions.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import runner_function
 
-allowing = Later("saltvirt.certificates.master.allowing")
-store = Later("saltvirt.ca.store")
+with lazy_imports():
+    from saltvirt.ca import store
+    from saltvirt.certificates.master import allowing
 
 __virtualname__ = "virt"
 

@@ -5,11 +5,12 @@ Check a running cloud against docs/security.md.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import runner_function
 
-run = Later("saltvirt.checks.audit.master.run")
-store = Later("saltvirt.ca.store")
+with lazy_imports():
+    from saltvirt.ca import store
+    from saltvirt.checks.audit.master import run
 
 __virtualname__ = "virt"
 

@@ -6,10 +6,11 @@ Clone VMs.
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import runner_function
 
-cloning = Later("saltvirt.vm.clone.master.cloning")
+with lazy_imports():
+    from saltvirt.vm.clone.master import cloning
 
 __virtualname__ = "virt"
 

@@ -5,12 +5,13 @@ Find and remove leftovers of faults; manage the trash of all hosts.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import runner_function
 
-bins = Later("saltvirt.storage.master.trash")
-run = Later("saltvirt.checks.doctor.master.run")
-store = Later("saltvirt.ca.store")
+with lazy_imports():
+    from saltvirt.ca import store
+    from saltvirt.checks.doctor.master import run
+    from saltvirt.storage.master import trash as bins
 
 __virtualname__ = "virt"
 

@@ -8,11 +8,12 @@ proceeds although a host is unresponsive.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import runner_function
 
-fileusers = Later("saltvirt.storage.master.fileusers")
-inventory = Later("saltvirt.cluster.inventory.inventory")
+with lazy_imports():
+    from saltvirt.cluster.inventory import inventory
+    from saltvirt.storage.master import fileusers
 
 __virtualname__ = "virt"
 

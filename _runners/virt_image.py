@@ -6,10 +6,11 @@ Manage the cached images of all hypervisors.
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import runner_function
 
-cached = Later("saltvirt.storage.master.images")
+with lazy_imports():
+    from saltvirt.storage.master import images as cached
 
 __virtualname__ = "virt"
 

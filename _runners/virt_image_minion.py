@@ -6,10 +6,11 @@ Put a minion on the file server, for guests with an image that has none.
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import runner_function
 
-minionfiles = Later("saltvirt.seeding.master.minionfiles")
+with lazy_imports():
+    from saltvirt.seeding.master import minionfiles
 
 __virtualname__ = "virt_image"
 

@@ -10,10 +10,11 @@ Let a hypervisor submit the minion key of a VM that it seeds itself.
 import time
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import runner_function
 
-authorization = Later("saltvirt.seeding.master.authorization")
+with lazy_imports():
+    from saltvirt.seeding.master import authorization
 
 __virtualname__ = "virt"
 

@@ -7,14 +7,15 @@ Move VMs between hypervisors, and empty whole hosts.
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import runner_function
 
-balancing = Later("saltvirt.migration.master.rebalance")
-emptying = Later("saltvirt.migration.master.evacuate")
-filling = Later("saltvirt.migration.master.restore")
-moving = Later("saltvirt.migration.master.migrate")
-settling = Later("saltvirt.migration.master.settle")
+with lazy_imports():
+    from saltvirt.migration.master import evacuate as emptying
+    from saltvirt.migration.master import migrate as moving
+    from saltvirt.migration.master import rebalance as balancing
+    from saltvirt.migration.master import restore as filling
+    from saltvirt.migration.master import settle as settling
 
 __virtualname__ = "virt"
 
@@ -166,13 +167,14 @@ def evacuate(
     with_stopped = arguments.boolean("stopped", stopped)
     if is_dry:
         return emptying.dry_run(cloud, host, with_stopped)
-    options = {
-        "max_parallel": arguments.whole_number("max_parallel", max_parallel, most=64),
-        "per_host": arguments.whole_number("per_host", per_host, most=64),
-        "wait_s": arguments.whole_number("wait_s", wait_s, least=0),
-        "with_stopped": with_stopped,
-    }
-    return emptying.evacuate(cloud, host, **options)
+    return emptying.evacuate(
+        cloud,
+        host,
+        max_parallel=arguments.whole_number("max_parallel", max_parallel, most=64),
+        per_host=arguments.whole_number("per_host", per_host, most=64),
+        wait_s=arguments.whole_number("wait_s", wait_s, least=0),
+        with_stopped=with_stopped,
+    )
 
 
 @runner_function(outputter="virt_moves")

@@ -5,10 +5,11 @@ Check the prerequisites of ``virt.init``.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import runner_function
 
-run = Later("saltvirt.checks.setup.master.run")
+with lazy_imports():
+    from saltvirt.checks.setup.master import run
 
 __virtualname__ = "virt"
 

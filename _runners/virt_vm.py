@@ -6,10 +6,11 @@ Show one VM from the master; nothing is changed.
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import runner_function
 
-reaching = Later("saltvirt.vm.guest.master.reachvm")
+with lazy_imports():
+    from saltvirt.vm.guest.master import reachvm
 
 __virtualname__ = "virt"
 
@@ -48,7 +49,7 @@ def vm_info(name, quiet=False):
         salt-run virt.vm_info centos1
         salt-run virt.vm_info centos1 --out=json
     """
-    return reaching.vm_info(_cloud(name, quiet), name)
+    return reachvm.vm_info(_cloud(name, quiet), name)
 
 
 @runner_function
@@ -71,4 +72,4 @@ def console_log(name, lines=20):
         salt-run virt.console_log centos1 lines=5
     """
     vm, count = arguments.vm_name(name), arguments.whole_number("lines", lines, most=10000)
-    return reaching.console_log(_cloud(vm), vm, count)
+    return reachvm.console_log(_cloud(vm), vm, count)

@@ -24,12 +24,12 @@ from saltvirt.cluster.rpc import largeevents
 from saltvirt.core import terminal, undo
 from saltvirt.core.errors import BadArgument, VirtError
 from saltvirt.core.salt import gctuning, masterrelease, masteruser
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 
 # Only masters with cells need these.
-cells = Later("saltvirt.cells.run")
-here = Later("saltvirt.cells.cellside")
-routes = Later("saltvirt.cells.routes")
+with lazy_imports():
+    from saltvirt.cells import cellside, routes
+    from saltvirt.cells import run as cells
 
 log = logging.getLogger(__name__)
 # Allowed on a master of any release: one names its release, the other shuts a host out.
@@ -133,7 +133,7 @@ def _keep(function: Any, answer: Any) -> None:
         return
     try:
         with masteruser.as_master_user(opts):
-            here.keep_answer(opts, _jid(job), answer)
+            cellside.keep_answer(opts, _jid(job), answer)
     except (OSError, VirtError) as error:
         # The call is done all the same; the master above learns that the answer is lost.
         log.error("the answer of job %s was not kept: %s", job.base, error)
