@@ -9,19 +9,18 @@ from pathlib import Path
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.core.options import config, optionguard
+from saltvirt.core.options import optionguard
 from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
     from saltvirt.core import units, writelimit
     from saltvirt.storage.images import clone, tool, validation
 
+__virtual__ = hostmodule.load_everywhere
+_module = hostmodule.HostModule(globals())
+
 _FORMATS = ("qcow2", "raw", "vmdk", "vdi", "vpc", "vhdx")
-
-
-def __virtual__():
-    """Load everywhere; calls fail on a host without qemu-img."""
-    return True
 
 
 def _new(argument, path, fmt):
@@ -87,7 +86,7 @@ def convert(orig, dest, fmt):
     """
     _new("dest", dest, fmt)
     validated = validation.validate(arguments.text("orig", orig))
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
+    settings = _module.settings()
     meter = writelimit.from_settings(settings).meter(orig, Path(dest).parent)
     with clone.remove_on_failure(dest):
         tool.convert(orig, validated.format, dest, fmt, meter)

@@ -8,8 +8,9 @@ An untrusted disk can crash or take over the host this way: all functions need
 """
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
+from saltvirt.core.options import optionguard
 from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
     from saltvirt.core import undo
@@ -17,14 +18,12 @@ with lazy_imports():
     from saltvirt.seeding.offline import hostmount
     from saltvirt.storage import writeguard
 
-
-def __virtual__():
-    """Load everywhere; calls fail on a host without qemu-nbd."""
-    return True
+__virtual__ = hostmodule.load_everywhere
+_module = hostmodule.HostModule(globals())
 
 
 def _settings():
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
+    settings = _module.settings()
     seedmethod.refuse_host_mount(settings)
     return settings
 

@@ -5,10 +5,9 @@ Functions that ``salt-run virt.migrate`` and ``virt.settle`` call on the two hos
 """
 
 from saltvirt.core import errors, wire
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.context import Context
+from saltvirt.core.options import optionguard
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.libvirt import connect
+from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
     from saltvirt.core.journal import movefacts
@@ -27,16 +26,12 @@ with lazy_imports():
     from saltvirt.vm.power.host import startlock
 
 __virtualname__ = "virt"
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 _OLD_MASTER = (
     "is missing; this host has a newer version of Salt Virt than the master, so no VM moves here: "
     "update the master with salt-run saltutil.sync_all"
 )
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
 
 
 def migrate_check(about, source=None):
@@ -60,7 +55,6 @@ def migrate_check(about, source=None):
         salt hyper2 virt.migrate_check \
             "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
     is_single = isinstance(about, dict) and isinstance(about.get("disks"), list)
     shape = answers.MigrationInfo if is_single else dict[str, answers.MigrationInfo]
     about = wire.argument("about", shape, about)
@@ -68,7 +62,7 @@ def migrate_check(about, source=None):
     if reason:
         return [reason] if is_single else {name: [reason] for name in about}
     may_tell = answering.is_ordered()
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened() as (conn, settings):
         if not is_single:
             return arrivalchecks.check_all(conn, settings, about, may_tell_paths=may_tell)
         reasons = arrivalchecks.check(conn, settings, about, may_tell_paths=may_tell)
@@ -104,7 +98,7 @@ def migrate_begin(name, token, target):
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
     peer.refuse_strange("target", target)
-    context = Context.of(__opts__, __pillar__, __grains__, __salt__)
+    context = _module.context()
     return wire.plain(departure.begin(context, name, str(token), target))
 
 
@@ -140,7 +134,7 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
         raise errors.BadArgument("token", _OLD_MASTER)
     if source:
         peer.refuse_strange("source", source)
-    context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
+    context, token = _module.context(), str(token)
     moving = arrival.parse_migration_info(context, about)
     if images_sent:
         return arrival.resume(context, moving, token)
@@ -169,18 +163,11 @@ def migration_state(name=None, token=None, uuid=None, paths=None):
 
         salt hyper1 virt.migration_state
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
     if name is None or token is None:
-        records = movestate.read_moves(settings)
-        return wire.plain(
-            records
-            if name is None
-            else {
-                record_name: records[record_name] for record_name in records if record_name == name
-            }
-        )
+        records = movestate.read_moves(_module.settings())
+        return wire.plain({vm: rows for vm, rows in records.items() if name in (None, vm)})
     paths = None if paths is None else wire.argument("paths", list[str], paths)
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened() as (conn, settings):
         return wire.plain(movestate.read_state(conn, settings, name, str(token), uuid, paths))
 
 
@@ -232,7 +219,7 @@ def migrate_step(
         salt hyper1 virt.migrate_step centos1 t1 cancel seen=planned
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
-    context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
+    context, token = _module.context(), str(token)
     if keeper is not None:
         peer.refuse_strange("keeper", keeper)
     options = {
@@ -271,7 +258,7 @@ def migrate_push(name, target, images):
         salt hyper1 virt.migrate_push centos1 hyper2 '{}'
     """
     peer.refuse_strange("target", target)
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
+    settings = _module.settings()
     peer.send_files(settings, target, incomingfiles.image_paths(settings, images))
     return True
 
@@ -292,9 +279,8 @@ def migrate_forget(name):
 
         salt hyper2 virt.migrate_forget centos1
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    startlock.refuse_moving(settings, name)
-    with connect.open_connection(settings) as conn:
+    startlock.refuse_moving(_module.settings(), name)
+    with _module.opened(readonly=True) as (conn, _settings):
         return lifecycle.is_defined(conn, name)
 
 

@@ -5,20 +5,15 @@ Store the master's authorization to submit a VM's minion key.
 """
 
 from saltvirt.core.options import optionguard
-from saltvirt.core.salt.context import Context
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.libvirt import connect
+from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
     from saltvirt.seeding import submission
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load with the rest of ``virt``; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def authorized(name, token):
@@ -40,7 +35,7 @@ def authorized(name, token):
         salt-run virt.authorize web9 hyper1 # which calls virt.authorized there
         salt-run virt.unauthorize web9
     """
-    submission.keep_token(Context.of(__opts__, __pillar__, __grains__, __salt__), name, token)
+    submission.keep_token(_module.context(), name, token)
     return True
 
 

@@ -5,9 +5,9 @@ Show one VM of this hypervisor; nothing is changed.
 """
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
+from saltvirt.core.options import optionguard
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.libvirt import connect
+from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
     from saltvirt.libvirt.domains import lifecycle
@@ -16,18 +16,8 @@ with lazy_imports():
     from saltvirt.xml.edit import readdomain
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _open_connection(function, keywords):
-    return connect.open_connection(
-        config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
-    )
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def _root(conn, name):
@@ -47,7 +37,7 @@ def get_xml(vm_, **kwargs):
 
         salt hyper1 virt.get_xml centos1
     """
-    with _open_connection("virt.get_xml", kwargs) as conn:
+    with _module.connection("virt.get_xml", kwargs, readonly=True) as conn:
         return lifecycle.xml(conn, vm_)
 
 
@@ -70,7 +60,7 @@ def get_disks(vm_, **kwargs):
         salt hyper1 virt.get_disks centos1
     """
     name = arguments.text("name", vm_)
-    with _open_connection("virt.get_disks", kwargs) as conn:
+    with _module.connection("virt.get_disks", kwargs, readonly=True) as conn:
         return inspect.vm_info(conn, name)[name]["disks"]
 
 
@@ -89,7 +79,7 @@ def get_nics(vm_, **kwargs):
 
         salt hyper1 virt.get_nics centos1
     """
-    with _open_connection("virt.get_nics", kwargs) as conn:
+    with _module.connection("virt.get_nics", kwargs, readonly=True) as conn:
         return readdomain.nics(readdomain.domain(lifecycle.inactive_xml(conn, vm_)))
 
 
@@ -108,7 +98,7 @@ def get_macs(vm_, **kwargs):
 
         salt hyper1 virt.get_macs centos1
     """
-    with _open_connection("virt.get_macs", kwargs) as conn:
+    with _module.connection("virt.get_macs", kwargs, readonly=True) as conn:
         return readdomain.macs(_root(conn, vm_))
 
 
@@ -128,7 +118,7 @@ def get_graphics(vm_, **kwargs):
 
         salt hyper1 virt.get_graphics centos1
     """
-    with _open_connection("virt.get_graphics", kwargs) as conn:
+    with _module.connection("virt.get_graphics", kwargs, readonly=True) as conn:
         return readdomain.graphics(_root(conn, vm_))
 
 
@@ -147,7 +137,7 @@ def get_loader(vm_, **kwargs):
 
         salt hyper1 virt.get_loader centos1
     """
-    with _open_connection("virt.get_loader", kwargs) as conn:
+    with _module.connection("virt.get_loader", kwargs, readonly=True) as conn:
         return readdomain.loader(_root(conn, vm_))
 
 
