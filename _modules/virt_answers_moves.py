@@ -13,7 +13,6 @@ with lazy_imports():
     from saltvirt.core.journal import movefacts
     from saltvirt.core.protocol import moveprotocol
     from saltvirt.core.salt import answering
-    from saltvirt.libvirt.domains import lifecycle
     from saltvirt.migration.host import (
         arrival,
         arrivalchecks,
@@ -23,15 +22,10 @@ with lazy_imports():
         peer,
     )
     from saltvirt.placement import answers
-    from saltvirt.vm.power.host import startlock
 
 __virtualname__ = "virt"
 __virtual__ = hostmodule.load_with_libvirt
 _module = hostmodule.HostModule(globals())
-_OLD_MASTER = (
-    "is missing; this host has a newer version of Salt Virt than the master, so no VM moves here: "
-    "update the master with salt-run saltutil.sync_all"
-)
 
 
 def migrate_check(about, source=None):
@@ -102,20 +96,18 @@ def migrate_begin(name, token, target):
     return wire.plain(departure.begin(context, name, str(token), target))
 
 
-def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=None):
+def migrate_prepare(about, images_sent=False, source=None, token=None):
     """
     Reserve room for an arriving VM, and make the files that receive its disks.
 
     about
         The answer of ``virt.migrate_begin`` or ``virt.migration_info``.
-    limit_s
-        Ignored, from an older release: the reservation lasts until the move is settled.
     images_sent
         Continue after virt.migrate_push, after a check of the sent images. Defaults to False.
     source
         The VM's present host; its libvirt must also accept this host. Defaults to no check.
     token
-        The token of virt.migrate_begin; runners of older releases omit it, and are refused.
+        The token of virt.migrate_begin; a call without it is refused.
 
     Returns ``{"images": {digest: path}, "present": [path], "token": str}``: images that must be
     sent first, and media that exist here already. Undo: salt-run virt.settle NAME.
@@ -131,7 +123,7 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
     if token is None:
-        raise errors.BadArgument("token", _OLD_MASTER)
+        raise errors.BadArgument("token", "is missing; salt-run virt.migrate passes one")
     if source:
         peer.refuse_strange("source", source)
     context, token = _module.context(), str(token)
@@ -263,30 +255,8 @@ def migrate_push(name, target, images):
     return True
 
 
-def migrate_forget(name):
-    """
-    Return whether an arriving VM is defined here; kept from an older release.
-
-    name
-        The VM's name.
-
-    It no longer removes anything, because only both hosts together know whether that is safe. Fails
-    if a move of the VM is not settled, and names ``salt-run virt.settle``, which asks both.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper2 virt.migrate_forget centos1
-    """
-    startlock.refuse_moving(_module.settings(), name)
-    with _module.opened(readonly=True) as (conn, _settings):
-        return lifecycle.is_defined(conn, name)
-
-
 optionguard.modules(
     globals(),
-    harmless="migrate_forget",
     finishes="migrate_step migrate_push",
     finishes_if={"migrate_prepare": optionguard.flag_rule("images_sent")},
 )

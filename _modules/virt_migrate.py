@@ -4,8 +4,6 @@ Move VMs of this hypervisor to another; ``salt-run virt.migrate`` runs the whole
 .. versionadded:: 1.0.0
 """
 
-import logging
-
 from saltvirt.core import arguments, errors, wire
 from saltvirt.core.options import optionguard
 from saltvirt.core.salt.lazyimport import lazy_imports
@@ -19,8 +17,6 @@ with lazy_imports():
     from saltvirt.migration import movespec
     from saltvirt.migration.host import departure, incomingfiles, peer
     from saltvirt.vm.show.host import inspect
-
-log = logging.getLogger(__name__)
 
 __virtualname__ = "virt"
 __virtual__ = hostmodule.load_with_libvirt
@@ -75,11 +71,7 @@ def migrate(vm_, target, **kwargs):
     if token is not None:
         return departure.send(context, vm_, token, target, options, present)
     if present is not None:
-        raise errors.BadArgument(
-            "present",
-            "goes with a token; move it with salt-run virt.migrate, and update a "
-            "master that has an older version of Salt Virt: salt-run saltutil.sync_all",
-        )
+        raise errors.BadArgument("present", "needs a token; salt-run virt.migrate passes both")
     return departure.move_unprepared(context, vm_, target, options)
 
 
@@ -103,30 +95,6 @@ def hold(name, state="on"):
     with _module.opened() as (conn, settings):
         lifecycle.set_stay(conn, name, arguments.on_off("state", state))
     return True
-
-
-def stay(name, state="on"):
-    """
-    Call :func:`hold`; this is its old name.
-
-    name
-        The VM's name.
-    state
-        ``on`` (default) or ``off``.
-
-    .. deprecated:: 1.0.0
-        Use ``virt.hold``; the next release does not have this name.
-
-    Returns True.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.stay centos1 on
-    """
-    log.warning("virt.stay is deprecated and will be removed in the next release; use virt.hold")
-    return hold(name, state)
 
 
 def load(seconds=1):

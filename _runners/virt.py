@@ -16,7 +16,7 @@ from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.entry.runners import runner_function
+from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
     from saltvirt.cluster.inventory import inventory
@@ -25,13 +25,9 @@ with lazy_imports():
     from saltvirt.vm.purge.master import purge as removing
 
 __virtualname__ = "virt"
+__virtual__ = load_always
 
 _SERIALS = {"None": None, "pty": [{"type": "pty"}], "tcp": [{"type": "tcp"}]}
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
 
 
 def _act(fun, name, outcome):

@@ -5,18 +5,14 @@ Define the hypervisors: only the master decides, not the minions.
 """
 
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.entry.runners import runner_function
+from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
     from saltvirt.ca import store
     from saltvirt.certificates.master import allowing
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 @runner_function

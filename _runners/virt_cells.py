@@ -7,18 +7,14 @@ Report on VMs and jobs of this master, to the master of its cells and to the ope
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.entry.runners import runner_function
+from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
     from saltvirt.cells import cellside
     from saltvirt.core import arguments
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 @runner_function

@@ -9,18 +9,14 @@ proceeds although a host is unresponsive.
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.entry.runners import runner_function
+from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
     from saltvirt.cluster.inventory import inventory
     from saltvirt.storage.master import fileusers
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 def _order(host, fun, args, force, **kwarg):

@@ -13,7 +13,7 @@ names ``hyper_info`` and ``next_hyper`` stay.
 from saltvirt.cluster import progress
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.entry.runners import runner_function
+from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
     from saltvirt.cluster.inventory import inventory, listing
@@ -21,12 +21,8 @@ with lazy_imports():
     from saltvirt.placement import choose
 
 __virtualname__ = "virt"
+__virtual__ = load_always
 __func_alias__ = {"list_": "list"}
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
 
 
 def _reading(quiet=False):

@@ -8,17 +8,13 @@ from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.entry.runners import runner_function
+from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
     from saltvirt.vm.create.master.many import manyrequest, outcome, run
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 def _requests(name, count, first, vms, defaults, common_fields):

@@ -9,7 +9,7 @@ Hosts request their certificates with the state ``virt.keys``; their private key
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core.options import config
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.entry.runners import runner_function
+from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
     from saltvirt.ca import store
@@ -17,12 +17,8 @@ with lazy_imports():
     from saltvirt.cluster.inventory import inventory
 
 __virtualname__ = "virt_pki"
+__virtual__ = load_always
 __func_alias__ = {"list_": "list", "import_": "import"}
-
-
-def __virtual__():
-    """Load on every master."""
-    return __virtualname__
 
 
 @runner_function

@@ -7,17 +7,13 @@ Show one VM from the master; nothing is changed.
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.entry.runners import runner_function
+from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
     from saltvirt.vm.guest.master import reachvm
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 def _cloud(name, quiet=False):

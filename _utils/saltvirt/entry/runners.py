@@ -38,6 +38,11 @@ _ALWAYS = ("virt.audit", "virt.disallow")
 _FAILED_JOB = "saltvirt_failed_job"
 
 
+def load_always() -> bool:
+    """Load on each master: it needs no libvirt."""
+    return True
+
+
 def runner_function(
     function: Any = None, *, outputter: str | None = None, streams: bool = False
 ) -> Any:
