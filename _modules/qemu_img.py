@@ -27,7 +27,7 @@ def _new(argument, path, fmt):
     if fmt not in _FORMATS:
         raise BadArgument("fmt", f"{fmt!r}; one of {', '.join(_FORMATS)}")
     if not Path(arguments.text(argument, path)).is_absolute() or not Path(path).parent.is_dir():
-        raise BadArgument(argument, f"{path!r} is not an absolute path in a folder that is there")
+        raise BadArgument(argument, f"{path!r} is not an absolute path in an existing folder")
     # Also a dangling link: qemu-img would write to its target as root.
     if os.path.lexists(path):
         raise StorageError(f"{path} exists already; remove it or choose another name")

@@ -89,7 +89,7 @@ def image_prune(digests=None, dry_run=False, step=None):
     if step not in (None, *_STEPS):
         raise BadArgument("step", f"{step!r}; one of {', '.join(_STEPS)}")
     if step and is_dry:
-        raise BadArgument("dry_run", "a step is done, or left out: only looking takes none")
+        raise BadArgument("dry_run", "step= cannot be combined with dry_run")
     requested_digests = arguments.names("digests", digests)
     with _module.opened(readonly=True) as (conn, settings):
         if step == "end":

@@ -113,7 +113,7 @@ def delete_snapshots(name, *names, **kwargs):
     """
     is_all = arguments.boolean("all", kwargs.pop("all", False))
     if is_all == bool(names):
-        raise BadArgument("names", "give the names of snapshots, or all=True for every one")
+        raise BadArgument("names", "give the names of snapshots, or all=True")
 
     def delete(conn, settings, elsewhere):
         with startlock.allow_start(conn, settings, name):

@@ -19,7 +19,7 @@ from saltvirt.seeding.master import authorization
 
 log = logging.getLogger(__name__)
 _refusals = Refusals(log, "virtkey: refused")
-_TOO_MUCH = "the question has more in it than a hypervisor's"
+_TOO_MUCH = "the request has more arguments than a hypervisor sends"
 __opts__: Any
 
 

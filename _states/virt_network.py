@@ -41,13 +41,13 @@ def _request(name: str, ports: Any, state_arguments: Mapping[str, Any]) -> prese
     if stp and timeout_s <= 2 * delay_s:
         raise BadArgument(
             "confirm_timeout",
-            f"with STP nothing passes for {2 * delay_s} s; give "
-            "more than that, or a smaller forward_delay",
+            f"with STP the bridge forwards nothing for {2 * delay_s} s; "
+            "set confirm_timeout above that, or a smaller forward_delay",
         )
     if arguments.boolean("vlan_filtering", state_arguments["vlan_filtering"]):
         options["vlan_filtering"] = 1
     elif vlans:
-        raise BadArgument("vlans", "only a bridge with vlan_filtering=True looks at them")
+        raise BadArgument("vlans", "has no effect without vlan_filtering=True")
     mtu = state_arguments["mtu"]
     return present.Request(
         bridge=bridgeplan.Bridge(
@@ -133,11 +133,11 @@ def bridge_present(
     _tell_master(changes)
     note = ", and the master was reached over it"
     if confirm.master_address(__opts__) is None:
-        note = "; whether it leads anywhere was not tried, as this minion has no master"
+        note = "; this minion has no master, so the bridge was not tested"
     return StateChange(
         changes,
         f"bridge {name} would be made",
-        done=f"bridge {name} is there{note}",
+        done=f"bridge {name} is set up{note}",
         unchanged=f"bridge {name} is in order",
     )
 
@@ -255,7 +255,7 @@ def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables")
         changes,
         "rules would be removed",
         done="rules are removed",
-        unchanged="there are none",
+        unchanged="there are no rules",
         warnings=[*warnings, *work.kept_by_others()],
     )
 

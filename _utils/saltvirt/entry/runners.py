@@ -91,7 +91,7 @@ def runner_function(
         except OSError as error:
             failure = {"error": masteruser.explain_error(error, module["__opts__"])}
         except (KeyboardInterrupt, SystemExit):
-            failure = {"error": "interrupted; what was begun is taken back or finished"}
+            failure = {"error": "interrupted; unfinished steps were undone or completed"}
         else:
             _print_by(job, data, outputter, line and _nothing, module["__opts__"])
             largeevents.cut_large_answer(job, data, module["__opts__"])
