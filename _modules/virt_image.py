@@ -165,5 +165,5 @@ def image_build(
 
 optionguard.modules(
     globals(),
-    finishes_if={"image_prune": lambda given: given.get("step") in ("look", "end")},
+    finishes_if={"image_prune": lambda keywords: keywords.get("step") in ("look", "end")},
 )

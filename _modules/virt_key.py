@@ -40,5 +40,5 @@ def authorized(name, token):
 
 
 optionguard.modules(
-    globals(), finishes_if={"authorized": lambda given: given.get("token", "") is None}
+    globals(), finishes_if={"authorized": lambda keywords: keywords.get("token", "") is None}
 )

@@ -226,5 +226,5 @@ def seed_non_shared_migrate(disks, force=False):
 optionguard.modules(
     globals(),
     finishes="evacuated migrate_cancel migrate_start_postcopy",
-    finishes_if={"migrate": lambda given: given.get("token") is not None},
+    finishes_if={"migrate": lambda keywords: keywords.get("token") is not None},
 )

@@ -196,8 +196,8 @@ def pool_deleted(
                 deletion_guard = vmvolumes.get_deletion_lock(conn, settings, name, plan.volumes)
                 poolstates.delete(conn, plan, changes, deletion_guard)
     except VirtError as error:
-        done = changes if any(changes.values()) else {}
-        return StateChange(done, "", failure=f"Failed deleting pool: {error}")
+        changes_made = changes if any(changes.values()) else {}
+        return StateChange(changes_made, "", failure=f"Failed deleting pool: {error}")
     return StateChange(changes, plan.comment)
 
 

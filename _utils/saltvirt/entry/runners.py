@@ -28,8 +28,7 @@ from saltvirt.core.salt.lazyimport import lazy_imports
 
 # Only masters with cells need these.
 with lazy_imports():
-    from saltvirt.cells import cellside, routes
-    from saltvirt.cells import run as cells
+    from saltvirt.cells import cellside, routes, run
 
 log = logging.getLogger(__name__)
 # Allowed on a master of any release: one names its release, the other shuts a host out.
@@ -67,11 +66,9 @@ def runner_function(
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        module, user_kwargs = (
-            function.__globals__,
-            {k: v for k, v in kwargs.items() if k[:2] != "__"},
-        )
+    def call(*args: Any, **kwargs: Any) -> Any:
+        module = function.__globals__
+        user_kwargs = {k: v for k, v in kwargs.items() if k[:2] != "__"}
         module["__jid_event__"] = job = _job()
         _forget_failure(module["__context__"], job)
         line = None
@@ -106,23 +103,23 @@ def runner_function(
             job.print_func("ret", {"return": data})
         return data
 
-    out = _kept_for_above(function, run)
+    out = _kept_for_above(function, call)
     # Salt must see a signature that takes anything, so that _bind reports wrong arguments.
     del out.__wrapped__
     return out
 
 
-def _kept_for_above(function: Any, run: Callable[..., Any]) -> Any:
+def _kept_for_above(function: Any, call: Callable[..., Any]) -> Any:
     """Keep the answers to orders of a master above, which has this master as a cell."""
 
-    @functools.wraps(run)
+    @functools.wraps(call)
     def kept(*args: Any, **kwargs: Any) -> Any:
         # A master above calls with LOCAL; its questions are over in seconds and need no copy.
         is_order = kwargs.get("cell") == registry.LOCAL and _is_of_cloud(function)
         if not is_order or _name(function) in routes.QUESTIONS:
-            return run(*args, **kwargs)
+            return call(*args, **kwargs)
         try:
-            answer = run(*args, **kwargs)
+            answer = call(*args, **kwargs)
         except Exception as failed:
             _keep(function, f"Exception occurred in runner {_name(function)}: {failed}")
             raise
@@ -296,13 +293,13 @@ def _dispatch(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any)
     masterconfig.refuse_changes(opts, _name(function), {**bound.arguments, **bound.kwargs})
     if cell is None and not (_is_of_cloud(function) and registry.is_configured(opts)):
         return function(*bound.args, **bound.kwargs)
-    call, jid = _cell_call(function, bound, cell), _jid(job) if job else None
+    cell_call, jid = _cell_call(function, bound, cell), _jid(job) if job else None
 
-    def own(done_here: Any) -> Any:
-        values, kwargs = done_here.as_given()
+    def run_here(local_call: Any) -> Any:
+        values, kwargs = local_call.as_given()
         return function(*values, **kwargs)
 
-    return cells.command(opts, job, jid, call, own)
+    return run.command(opts, job, jid, cell_call, run_here)
 
 
 def _cell_call(function: Any, bound: inspect.BoundArguments, cell: Any) -> Any:
