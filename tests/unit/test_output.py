@@ -205,7 +205,10 @@ def test_the_way_to_log_in_is_a_line_of_its_own_that_can_be_copied():
 @pytest.mark.parametrize(
     ("console", "lines"),
     [
-        ({"console": ["a", "b  c"]}, ["its console ends with (more by: COMMAND):", "  a", "  b  c"]),
+        (
+            {"console": ["a", "b  c"]},
+            ["its console ends with (more by: COMMAND):", "  a", "  b  c"],
+        ),
         ({"console": []}, ["its console is empty (more by: COMMAND)"]),
         ({"console_error": "no log"}, ["its console cannot be shown: no log"]),
     ],
