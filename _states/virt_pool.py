@@ -72,16 +72,7 @@ def pool_defined(
                 dir: /export/vms
                 format: nfs
     """
-    request = poolstates.PoolStateRequest(
-        name=name,
-        ptype=ptype,
-        target=target,
-        permissions=permissions,
-        source=source,
-        is_transient=transient,
-        autostart=autostart,
-    )
-    return _keep_pool("virt.pool_defined", request, hostmodule.login(locals()))
+    return _keep_pool("virt.pool_defined", locals(), runs=False)
 
 
 def pool_running(
@@ -118,25 +109,21 @@ def pool_running(
             - permissions:
                 mode: '0711'
     """
+    return _keep_pool("virt.pool_running", locals(), runs=True)
+
+
+def _keep_pool(function: str, state_arguments: Mapping[str, Any], *, runs: bool) -> StateChange:
     request = poolstates.PoolStateRequest(
-        name=name,
-        ptype=ptype,
-        target=target,
-        permissions=permissions,
-        source=source,
-        is_transient=transient,
-        autostart=autostart,
-        runs=True,
+        name=state_arguments["name"],
+        ptype=state_arguments["ptype"],
+        target=state_arguments["target"],
+        permissions=state_arguments["permissions"],
+        source=state_arguments["source"],
+        is_transient=arguments.boolean("transient", state_arguments["transient"]),
+        autostart=arguments.boolean("autostart", state_arguments["autostart"]),
+        runs=runs,
     )
-    return _keep_pool("virt.pool_running", request, hostmodule.login(locals()))
-
-
-def _keep_pool(
-    function: str, request: poolstates.PoolStateRequest, login: Mapping[str, Any]
-) -> StateChange:
-    arguments.boolean("transient", request.is_transient)
-    arguments.boolean("autostart", request.autostart)
-    with _module.opened(function, login) as (conn, _settings):
+    with _module.opened(function, hostmodule.login(state_arguments)) as (conn, _settings):
         plan = poolstates.plan(conn, request)
         # A secret cannot be read and compared, so it is written each time.
         if not _module.is_test:
