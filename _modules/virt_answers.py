@@ -38,8 +38,7 @@ def signed(order, small=False, **kwargs):
         ``{"fun", "arg", "kwarg", "id"}``, or the same sealed for this minion. An order with an
         ``id`` runs once, and not after ``virt.refuse_order``.
     small
-        Compress large answers. Defaults to False, because masters of earlier releases cannot
-        unpack them.
+        Compress large answers, as the runner asks. Defaults to False.
 
     Only functions of ``virt`` and those that the runner needs are allowed, so that this function
     gives no caller more rights. Returns ``{"said", "signature"}``; errors are part of the answer.

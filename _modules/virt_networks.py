@@ -117,39 +117,13 @@ def network_update(
     """
     Change a network's definition if it differs.
 
-    name
-        The network's name.
-    bridge
-        The host's bridge. Needed with ``forward=bridge`` without ``interfaces``. With nat, route,
-        open and isolated libvirt makes a ``virbrN`` where none is given, or None; networks of
-        other modes have none.
-    forward
-        ``nat``, ``route``, ``open``, ``bridge``, ``private``, ``vepa``, ``passthrough``,
-        ``hostdev``, or None for an isolated network. Required.
-    ipv4_config, ipv6_config
-        ``{cidr, dhcp_ranges, hosts, bootp, tftp}``: ``dhcp_ranges`` is a list of ``{start, end}``,
-        ``hosts`` is ``{IP: {mac, id, name}}`` or a list of ``{ip, mac, id, name}``, ``bootp`` is
-        ``{file, server}``, ``tftp`` a folder. The host has the first address of ``cidr``.
-    vport
-        ``openvswitch`` or another type, or ``{type, parameters}``.
-    tag
-        A VLAN's number, or ``{trunk, tags}`` with tags ``[{id, nativeMode}]``.
-    mtu
-        Bytes; libvirt's own by default.
-    domain
-        ``{name, localOnly}`` of the network's DNS.
-    nat
-        ``{address: {start, end}, port: {start, end}}`` that connections go out by.
-    interfaces
-        The host's links, as text with blanks between or as a list.
-    addresses
-        PCI addresses such as ``0000:04:00.1``, likewise, for hostdev.
-    physical_function
-        The link that provides the virtual functions of a hostdev network.
-    dns
-        ``{forwarders, txt, hosts, srvs}``: ``forwarders`` is a list of ``{domain, addr}``, ``txt``
-        is ``{name: value}``, ``hosts`` is ``{IP: [name]}``, ``srvs`` is a list of ``{name,
-        protocol, target, port, priority, domain, weight}``.
+    name, bridge, forward
+        As in virt.network_define: ``forward`` is required, and None is an isolated network;
+        ``bridge`` is needed with ``forward=bridge``.
+    ipv4_config, ipv6_config, vport, tag, mtu, domain, nat
+        As in virt.network_define.
+    interfaces, addresses, physical_function, dns
+        As in virt.network_define.
     test
         Change nothing, only return whether the definition would change. Defaults to False.
 

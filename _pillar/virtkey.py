@@ -45,7 +45,7 @@ def ext_pillar(
     key
         Its public key, PEM. Defaults to none: only check whether a VM may have that name.
     token
-        The hypervisor's token; old callers have none, and are refused.
+        The hypervisor's token. Defaults to none: a key without one is refused.
     more, unknown
         Hypervisors send none; refused here, because Salt would log the values.
 
