@@ -88,7 +88,7 @@ def refuse_order(order_id):
 
         salt hyper1 virt.refuse_order 4f2c8a52c0f14de0a5f8a0a5f0f3b1c7
     """
-    return ordered.refuse(config.host_settings(__opts__, __pillar__, __grains__), order_id)
+    return ordered.refuse_order(config.host_settings(__opts__, __pillar__, __grains__), order_id)
 
 
 def presence(name, **kwargs):

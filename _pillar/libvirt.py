@@ -57,7 +57,7 @@ def ext_pillar(
         return {}
     try:
         with masteruser.as_master_user(__opts__):
-            masterrelease.refuse_old()
+            masterrelease.refuse_old_master()
             if version != answer.VERSION or more or unknown:
                 raise MasterError(
                     f"{minion_id} has the code of another release than the master; run: salt "

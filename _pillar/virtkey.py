@@ -60,7 +60,7 @@ def ext_pillar(
     is_question = key is None and token is None
     try:
         with masteruser.as_master_user(__opts__):
-            masterrelease.refuse_old()
+            masterrelease.refuse_old_master()
             # These errors name hypervisors, globs and files of the master: not for guests.
             is_host = membership.read_members(__opts__).has(minion_id)
             if is_host:

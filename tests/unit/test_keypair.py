@@ -15,4 +15,4 @@ def test_a_key_of_an_algorithm_that_nobody_knows_is_refused():
     text = "\n".join([*lines, "-----END PUBLIC KEY-----", ""])
 
     with pytest.raises(BadArgument, match="what was submitted is not a public key in PEM"):
-        keypair.public(text)
+        keypair.public_key(text)

@@ -348,7 +348,7 @@ def test_a_host_does_what_is_ordered_and_signs_what_it_says(host):
 def test_an_order_that_was_refused_is_not_done_and_one_is_done_once(host, tmp_path):
     answer, called = host
     own = HostSettings(state_dir=str(tmp_path / "state"))
-    ordered.refuse(own, "1" * 32)
+    ordered.refuse_order(own, "1" * 32)
 
     refused = answer({"fun": "virt.x", "id": "1" * 32})
     done = [answer({"fun": "virt.x", "id": "2" * 32}).why for _time in range(2)]

@@ -9,7 +9,7 @@ from saltvirt.core.salt import masteruser
 _Done = TypeVar("_Done")
 
 
-class Steps:
+class IndependentSteps:
     """
     The failures so far.
 

@@ -286,7 +286,7 @@ def _json_letter(letter: str) -> str:
 def _dispatch(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -> Any:
     """Call a function of ours, here or on a master that is a cell of this one."""
     if _name(function) not in _ALWAYS:
-        masterrelease.refuse_old()
+        masterrelease.refuse_old_master()
     opts = function.__globals__["__opts__"]
     masterconfig.refuse_changes(opts, _name(function), {**bound.arguments, **bound.kwargs})
     if cell is None and not (_is_of_cloud(function) and registry.is_configured(opts)):

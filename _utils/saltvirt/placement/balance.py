@@ -107,7 +107,7 @@ class _Cloud:
         self._refused, self._spots = refused, groups.Spots(hosts)
         settled_names = _settled_vms(hosts)
         self._needs = {
-            name: requirements.for_move(moving)
+            name: requirements.needs_of_move(moving)
             for name, moving in vms.items()
             if not moving.obstacles and not moving.stay and name in settled_names
         }

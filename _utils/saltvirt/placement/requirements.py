@@ -5,7 +5,7 @@ from saltvirt.core.units import MIB
 from saltvirt.placement.answers import MigrationInfo
 
 
-def for_move(moving: MigrationInfo) -> Requirements:
+def needs_of_move(moving: MigrationInfo) -> Requirements:
     """
     Return the :class:`saltvirt.core.model.Requirements` of a moving VM.
 

@@ -101,7 +101,7 @@ class Hosts:
         """Have the hosts do what they have queued."""
         self.queues, queued = None, self.queued
         for host, fun, arg, kwarg, order_id in queued:
-            with ordered.begin(self.settings(host), order_id):
+            with ordered.begin_order(self.settings(host), order_id):
                 self.does[fun](host, *arg, **kwarg)
 
     def settings(self, host):
@@ -111,7 +111,7 @@ class Hosts:
     def _answer(self, host, fun, arg, kwarg):
         vms = self._vms(host)
         if fun == "virt.refuse_order":
-            return ordered.refuse(self.settings(host), *arg)
+            return ordered.refuse_order(self.settings(host), *arg)
         if fun == "virt.presence":
             none = {"state": None, "building": False, "unfinished": False}
             return vms.get(arg[0], none)

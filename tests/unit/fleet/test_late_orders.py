@@ -56,7 +56,7 @@ def test_a_killed_masters_order_is_refused_before_it_is_settled(cloud, kill_at, 
         with pytest.raises(VirtError):
             cloud.purge()
 
-    assert ordered.refuse(cloud.hosts.settings("hyper1"), order_id) == "refused"
+    assert ordered.refuse_order(cloud.hosts.settings("hyper1"), order_id) == "refused"
 
 
 def _noted(cloud):

@@ -66,7 +66,7 @@ def why_not(release, **moving):
 
 def required(**moving):
     """Return what a VM needs that moves."""
-    return requirements.for_move(told.moving(**moving))
+    return requirements.needs_of_move(told.moving(**moving))
 
 
 def test_a_survey_says_in_few_bytes_which_machine_types_there_are():

@@ -6,7 +6,7 @@ from tightclouds import host, moving
 
 def test_one_more_vm_leaves_that_much_less():
     before = host(1000)
-    required = requirements.for_move(
+    required = requirements.needs_of_move(
         moving(
             "x", 100, vcpus=3, disks=[{"how": "copy", "virtual_bytes": 2**30}, {"how": "shared"}]
         )

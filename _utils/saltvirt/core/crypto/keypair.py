@@ -20,7 +20,7 @@ def generate() -> tuple[str, str]:
     return _text(private.public_key()), secret.decode()
 
 
-def public(text: object) -> str:
+def public_key(text: object) -> str:
     """Return a public key in its usual form; raise BadArgument if it is not one."""
     try:
         key = serialization.load_pem_public_key(str(text).strip().encode())

@@ -124,7 +124,7 @@ def _call_function(
 ) -> tuple[Any, str | None]:
     token = _IS_ORDERED.set(True)
     try:
-        with ordered.begin(settings(), request.id) if request.id else nullcontext():
+        with ordered.begin_order(settings(), request.id) if request.id else nullcontext():
             return functions[request.fun](*request.arg, **request.kwarg), None
     except (SaltException, TypeError) as error:
         return None, str(error)

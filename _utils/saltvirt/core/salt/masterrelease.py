@@ -8,8 +8,8 @@ import salt.version
 from saltvirt.core.errors import MasterError
 
 # In each line, the first release in which the master gives a minion no pillar but its own.
-PILLAR = {3006: 12, 3007: 4}
-UPDATE = "to 3006.12, 3007.4, 3008 or a later one of these lines"
+OWN_PILLAR_SINCE = {3006: 12, 3007: 4}
+OWN_PILLAR_UPDATE = "to 3006.12, 3007.4, 3008 or a later one of these lines"
 
 
 def is_since(release: str, firsts: Mapping[int, int]) -> bool:
@@ -24,11 +24,11 @@ def is_since(release: str, firsts: Mapping[int, int]) -> bool:
     return number >= firsts[line] if line in firsts else line > max(firsts)
 
 
-def refuse_old() -> None:
+def refuse_old_master() -> None:
     """Raise MasterError if this master's Salt gives a minion the pillar of another."""
     release = salt.version.__version__
-    if not is_since(release, PILLAR):
+    if not is_since(release, OWN_PILLAR_SINCE):
         raise MasterError(
             f"Salt {release} on this master gives any minion the pillar of any other, so that any "
-            f"guest could be a hypervisor: update it {UPDATE}"
+            f"guest could be a hypervisor: update it {OWN_PILLAR_UPDATE}"
         )

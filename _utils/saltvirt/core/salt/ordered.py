@@ -65,7 +65,7 @@ def _write(home: Path, order_id: str, state: str) -> None:
 
 
 @contextmanager
-def begin(settings: HostSettings, order_id: str) -> Iterator[None]:
+def begin_order(settings: HostSettings, order_id: str) -> Iterator[None]:
     """Record that an order begins, and hold its lock; raise VirtError if it must not begin."""
     home, order_id = _home(settings), _check_id(order_id)
     with locks.hold_lock(home / f"{order_id}.lock", wait=False) as handle:
@@ -75,7 +75,7 @@ def begin(settings: HostSettings, order_id: str) -> Iterator[None]:
         yield
 
 
-def refuse(settings: HostSettings, order_id: str) -> str:
+def refuse_order(settings: HostSettings, order_id: str) -> str:
     """Record that an order never begins: ``refused``; if it has begun: ``running``, ``over``."""
     home, order_id = _home(settings), _check_id(order_id)
     with locks.hold_lock(home / f"{order_id}.lock", wait=False) as handle:

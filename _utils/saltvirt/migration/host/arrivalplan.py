@@ -90,7 +90,7 @@ def initial_facts(moving: MigrationInfo, media: frozenset[str], source: str | No
         images={},
         folders=[],
         autostart=moving.autostart or None,
-        **reservations.room(requirements.for_move(moving)),
+        **reservations.room(requirements.needs_of_move(moving)),
     )
 
 

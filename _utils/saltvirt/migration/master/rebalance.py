@@ -91,7 +91,7 @@ class _CloudState:
 
     def order(self, steps: Sequence[planning.Step], finished_count: int) -> sequence.Sequence:
         """Return the order of the steps, of which the first ``finished_count`` are made."""
-        needs = {step.name: requirements.for_move(self.vms[step.name]) for step in steps}
+        needs = {step.name: requirements.needs_of_move(self.vms[step.name]) for step in steps}
         moves = {step.name: (step.source, step.target) for step in steps}
         order = sequence.Sequence(self.hosts, needs, moves)
         for step in steps[:finished_count]:

@@ -11,7 +11,7 @@ from saltvirt.network.firewall.backend import FirewallError
 _COMMAND = ["ip", "-json", "address"]
 
 
-def networks(run: Callable[..., dict[str, Any]], peers: rules.Peers) -> rules.Peers:
+def shared_networks(run: Callable[..., dict[str, Any]], peers: rules.Peers) -> rules.Peers:
     """
     Return this host's own networks with an address of a peer in them.
 

@@ -46,7 +46,9 @@ class Nftables(LoadedFirewall):
 
     def _near(self) -> rules.Peers:
         """Return the networks that this host shares with peers; none without nft."""
-        return near.networks(self._run, self.peers) if self.is_installed else rules.networks([])
+        return (
+            near.shared_networks(self._run, self.peers) if self.is_installed else rules.networks([])
+        )
 
     def _sees_ways(self) -> bool:
         """Return whether this kernel supports ``fib saddr . iif`` in a forward chain."""

@@ -175,7 +175,7 @@ class Networkd(FileManager):
     def _file_of(self, link: str) -> str:
         """Return the path of the file that configures a link now, or ""."""
         state = content(f"/run/systemd/netif/links/{_index(link)}") or b""
-        return stacked.file_of(state.decode())
+        return stacked.networkd_file(state.decode())
 
     def runs(self) -> bool:
         """Return whether it runs."""

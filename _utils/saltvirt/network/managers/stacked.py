@@ -11,7 +11,7 @@ _LEASE = {
 }
 
 
-def file_of(state: str) -> str:
+def networkd_file(state: str) -> str:
     """Return the file that configures a link, from networkd's state of the link, or ""."""
     rows = (line.partition("=") for line in state.splitlines())
     return next((value for key, _equals, value in rows if key == "NETWORK_FILE"), "")

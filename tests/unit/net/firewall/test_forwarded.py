@@ -147,7 +147,7 @@ def test_a_network_with_a_peer_in_it_is_one_of_this_hosts_own(behind, space, pla
     run = made(space, "nftables").backend._run
 
     def found(*peers):
-        return near.networks(run, rules.networks(peers))
+        return near.shared_networks(run, rules.networks(peers))
 
     assert found("10.0.0.2", "fdff::2") == {4: ["10.0.0.0/24"], 6: []}
     assert found("10.0.0.0/8") == {
@@ -159,4 +159,4 @@ def test_a_network_with_a_peer_in_it_is_one_of_this_hosts_own(behind, space, pla
 
 def test_networks_that_cannot_be_understood_are_one_line():
     with pytest.raises(FirewallError, match="^ip -json address: what it says is not understood"):
-        near.networks(lambda _argv: {"stdout": "usage"}, rules.networks(["10.0.0.2"]))
+        near.shared_networks(lambda _argv: {"stdout": "usage"}, rules.networks(["10.0.0.2"]))

@@ -93,7 +93,7 @@ def compute_requirements(source: Source, clone: Vm) -> Requirements:
         disk.size_mib or 0 for disk in clone.disks if not resources.is_named(disk.pool)
     ]
     return replace(
-        requirements.for_move(source.info),
+        requirements.needs_of_move(source.info),
         name=clone.name,
         affinity=clone.affinity,
         anti_affinity=clone.anti_affinity,

@@ -44,7 +44,7 @@ class CloneRequest(Request):
         clonespec.deployment_options(self.given)
         self.refuse_keys()
         groups = clonespec.groups(self.given)
-        return replace(requirements.for_move(self.source), name=self.name, **groups)
+        return replace(requirements.needs_of_move(self.source), name=self.name, **groups)
 
     def is_seeded(self, _info: HostInfo) -> bool:
         """Return whether the host makes a seed: the clone needs a disk that may boot."""
