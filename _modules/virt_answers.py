@@ -19,7 +19,7 @@ answering = Later("saltvirt.core.salt.answering")
 brief = Later("saltvirt.placement.brief")
 inspect = Later("saltvirt.vm.show.host.inspect")
 offering = Later("saltvirt.vm.show.host.offering")
-ordered = Later("saltvirt.core.salt.ordered")
+answering = Later("saltvirt.core.salt.answering")
 purging = Later("saltvirt.vm.purge.host.purge")
 query = Later("saltvirt.libvirt.domains.query")
 sending = Later("saltvirt.migration.host.sending")
@@ -88,7 +88,7 @@ def refuse_order(order_id):
 
         salt hyper1 virt.refuse_order 4f2c8a52c0f14de0a5f8a0a5f0f3b1c7
     """
-    return ordered.refuse_order(config.host_settings(__opts__, __pillar__, __grains__), order_id)
+    return answering.refuse_order(config.host_settings(__opts__, __pillar__, __grains__), order_id)
 
 
 def presence(name, **kwargs):

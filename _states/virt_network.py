@@ -15,7 +15,7 @@ from saltvirt.core.errors import BadArgument, VirtError
 from saltvirt.core.options import optionguard
 from saltvirt.core.salt import compat, statereturn
 from saltvirt.network.bridge import absent, bridgeplan, confirm, present
-from saltvirt.network.firewall import backends, lastpeers
+from saltvirt.network.firewall import backends, peeraddresses
 
 __virtualname__ = "virt"
 __opts__: Any
@@ -217,7 +217,7 @@ def firewall_present(
     is_test = __opts__["test"]
     try:
         ask = functools.partial(compat.certificates_pillar, __opts__)
-        addresses_by_host, last_peers = enrolment.peers(ask), lastpeers.LastPeers(name)
+        addresses_by_host, last_peers = enrolment.peers(ask), peeraddresses.LastPeers(name)
         # A host that boots or has just lost its address must not be shut out by its peers.
         unknown_hosts = [host for host, addresses in addresses_by_host.items() if not addresses]
         kept_addresses = last_peers.of(unknown_hosts)
@@ -234,7 +234,7 @@ def firewall_present(
         if not is_test:
             last_peers.keep({**addresses_by_host, **kept_addresses})
         note, warnings = (
-            work.note() + lastpeers.note(kept_addresses, unknown_hosts),
+            work.note() + peeraddresses.note(kept_addresses, unknown_hosts),
             work.warnings(),
         )
     except VirtError as error:
@@ -271,7 +271,7 @@ def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables")
         if changes and not __opts__["test"]:
             work.remove()
         if not __opts__["test"]:
-            lastpeers.LastPeers(name).forget()
+            peeraddresses.LastPeers(name).forget()
         warnings += work.kept_by_others()
     except VirtError as error:
         return statereturn.make_failure(name, error, globals())

@@ -78,7 +78,7 @@ def on_screen(monkeypatch, data, name, option=None):
 
     job = NamespacedEvent(Bus(), "salt/run/1", print_func=show)
     monkeypatch.setattr(runners, "__jid_event__", job, raising=False)
-    monkeypatch.setattr(runners.masterrelease, "refuse_old_master", lambda: None)
+    monkeypatch.setattr(runners.compat, "refuse_old_master", lambda: None)
     monkeypatch.setitem(__opts__, "output", option) if option else __opts__.pop("output", None)
 
     @runners.runner_function(outputter=name)
@@ -241,7 +241,7 @@ def test_whatever_outputter_is_asked_for(monkeypatch, option):
 def test_a_program_that_calls_a_runner_gets_what_is(monkeypatch):
     """Such as an orchestration: nothing is shown there."""
     monkeypatch.setattr(runners, "__jid_event__", None, raising=False)
-    monkeypatch.setattr(runners.masterrelease, "refuse_old_master", lambda: None)
+    monkeypatch.setattr(runners.compat, "refuse_old_master", lambda: None)
 
     @runners.runner_function
     def asked():

@@ -3,20 +3,20 @@
 import sys
 
 import pytest
-from saltvirt.core.salt import optional
+from saltvirt.core.salt import lazyimport
 from saltvirt.libvirt import connect
 
 
 def test_a_module_that_was_missing_is_found_once_it_is_there(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    module = optional.OptionalModule("installed_meanwhile")
-    assert optional.is_missing(module)
+    module = lazyimport.OptionalModule("installed_meanwhile")
+    assert lazyimport.is_missing(module)
     with pytest.raises(ModuleNotFoundError, match="installed_meanwhile"):
         str(module.answer)
 
     (tmp_path / "installed_meanwhile.py").write_text("answer = 42")
 
-    assert not optional.is_missing(module)
+    assert not lazyimport.is_missing(module)
     assert module.answer == 42
     del sys.modules["installed_meanwhile"]
 
@@ -24,14 +24,14 @@ def test_a_module_that_was_missing_is_found_once_it_is_there(tmp_path, monkeypat
 def test_a_file_of_the_same_name_is_not_the_module(tmp_path, monkeypatch):
     (tmp_path / "named_as_it.py").write_text("answer = 0")
     monkeypatch.syspath_prepend(tmp_path)
-    module = optional.OptionalModule("named_as_it", proof="comes_with_it")
+    module = lazyimport.OptionalModule("named_as_it", proof="comes_with_it")
 
-    assert optional.is_missing(module)
+    assert lazyimport.is_missing(module)
     with pytest.raises(ModuleNotFoundError, match="comes_with_it"):
         str(module.answer)
 
     (tmp_path / "comes_with_it.py").write_text("")
-    assert not optional.is_missing(module)
+    assert not lazyimport.is_missing(module)
     assert module.answer == 0
     for name in ("named_as_it", "comes_with_it"):
         del sys.modules[name]
@@ -47,7 +47,7 @@ def test_a_file_of_the_same_name_is_not_the_module(tmp_path, monkeypatch):
 def test_a_libvirt_that_cannot_be_loaded_says_why(said, remedy, tmp_path, monkeypatch):
     (tmp_path / "broken_libvirt.py").write_text(f"raise ImportError({said!r})")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(connect, "libvirt", optional.OptionalModule("broken_libvirt"))
+    monkeypatch.setattr(connect, "libvirt", lazyimport.OptionalModule("broken_libvirt"))
 
     told = connect.why_missing()
 
@@ -56,5 +56,5 @@ def test_a_libvirt_that_cannot_be_loaded_says_why(said, remedy, tmp_path, monkey
 
 
 def test_a_module_that_was_there_is_itself():
-    assert optional.why_broken(sys) is None
-    assert not optional.is_missing(sys)
+    assert lazyimport.why_broken(sys) is None
+    assert not lazyimport.is_missing(sys)

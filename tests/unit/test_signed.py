@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import hostcommands, minions, unsignedreplies
-from saltvirt.core.crypto import sealed, signed
+from saltvirt.core.crypto import keypair, signed
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.options.config import HostSettings, MasterSettings
-from saltvirt.core.salt import answering, compat, ordered
+from saltvirt.core.salt import answering, compat
 from saltvirt.vm.create.master import minionwait
 from sizes import sizes
 
@@ -241,8 +241,8 @@ def test_an_order_to_one_host_has_nothing_that_others_can_read(cloud):
 
     ((fun, arg),) = bus.sent
     assert reply.value == "built" and fun == "virt.signed"
-    assert "MARKER" not in str(arg) and "web1" not in str(arg) and sealed.is_sealed(arg[0])
-    assert "MARKER" in sealed.unseal(arg[0], OWN[1])
+    assert "MARKER" not in str(arg) and "web1" not in str(arg) and keypair.is_sealed(arg[0])
+    assert "MARKER" in keypair.unseal(arg[0], OWN[1])
 
 
 @pytest.mark.slow
@@ -252,7 +252,7 @@ def test_an_order_without_an_answer_is_given_up_by_its_id(cloud, monkeypatch):
 
     assert minions.order(master, "hyper1", "virt.init", ["web1"], {}).missing
 
-    order_id = json.loads(sealed.unseal(bus.sent[0][1][0], OWN[1]))["id"]
+    order_id = json.loads(keypair.unseal(bus.sent[0][1][0], OWN[1]))["id"]
     told = bus.sent[-1][1][0]
     assert (told["fun"], told["arg"]) == ("virt.refuse_order", [order_id])
 
@@ -348,7 +348,7 @@ def test_a_host_does_what_is_ordered_and_signs_what_it_says(host):
 def test_an_order_that_was_refused_is_not_done_and_one_is_done_once(host, tmp_path):
     answer, called = host
     own = HostSettings(state_dir=str(tmp_path / "state"))
-    ordered.refuse_order(own, "1" * 32)
+    answering.refuse_order(own, "1" * 32)
 
     refused = answer({"fun": "virt.x", "id": "1" * 32})
     done = [answer({"fun": "virt.x", "id": "2" * 32}).why for _time in range(2)]
@@ -360,7 +360,7 @@ def test_an_order_that_was_refused_is_not_done_and_one_is_done_once(host, tmp_pa
 def test_a_sealed_order_is_done_too(host):
     answer, called = host
 
-    answer(sealed.seal('{"fun": "virt.x", "arg": ["web1"]}', OWN[0]))
+    answer(keypair.seal('{"fun": "virt.x", "arg": ["web1"]}', OWN[0]))
 
     assert called == [(("web1",), {})]
 

@@ -8,7 +8,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect, hostfacts
 from saltvirt.placement import resources
 from saltvirt.placement.answers import ComingFacts
-from saltvirt.placement.stock import Stock
+from saltvirt.placement.resources import Stock
 from saltvirt.vm import spec
 from saltvirt.vm.show.host import hostresources
 from saltvirt.xml.domain import domain

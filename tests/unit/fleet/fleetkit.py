@@ -17,7 +17,7 @@ from saltvirt.cluster.rpc import minions
 from saltvirt.core.errors import NameTaken, NoSuchVm
 from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings, MasterSettings
-from saltvirt.core.salt import compat, ordered
+from saltvirt.core.salt import answering, compat
 from saltvirt.vm.create.master import deploy, hostbuild
 from saltvirt.vm.purge.master import purge
 from test_generation import said_of
@@ -101,7 +101,7 @@ class Hosts:
         """Have the hosts do what they have queued."""
         self.queues, queued = None, self.queued
         for host, fun, arg, kwarg, order_id in queued:
-            with ordered.begin_order(self.settings(host), order_id):
+            with answering.begin_order(self.settings(host), order_id):
                 self.does[fun](host, *arg, **kwarg)
 
     def settings(self, host):
@@ -111,7 +111,7 @@ class Hosts:
     def _answer(self, host, fun, arg, kwarg):
         vms = self._vms(host)
         if fun == "virt.refuse_order":
-            return ordered.refuse_order(self.settings(host), *arg)
+            return answering.refuse_order(self.settings(host), *arg)
         if fun == "virt.presence":
             none = {"state": None, "building": False, "unfinished": False}
             return vms.get(arg[0], none)

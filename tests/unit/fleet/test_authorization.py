@@ -11,7 +11,7 @@ import salt.version
 from saltvirt.cluster import membership, minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc.hostcommands import HostUnresponsive
-from saltvirt.core.crypto import keypair, sealed
+from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import BadArgument, MasterError, NameTaken, VirtError
 from saltvirt.core.salt import compat
 from saltvirt.seeding.master import authorization
@@ -34,7 +34,7 @@ def token(opts, monkeypatch):
         authorization.grant(Cloud.of(opts), name, "hyper1", minutes=minutes, replace=replace)
         host, words = sent[-1]
         assert host == "hyper1" and HOST[1] not in words["token"]
-        return sealed.unseal(words["token"], HOST[1])
+        return keypair.unseal(words["token"], HOST[1])
 
     give.sent = sent
     return give

@@ -15,7 +15,7 @@ from saltvirt.cluster.inventory import inventory, listing
 from saltvirt.core.crypto import signed
 from saltvirt.core.options.config import MasterSettings
 from saltvirt.migration.master import recovery, settle
-from saltvirt.placement import generation, requirements
+from saltvirt.placement import generation, whatif
 
 ROOT = Path(__file__).resolve().parents[3]
 MIB = 1 << 20
@@ -63,7 +63,7 @@ def test_what_is_no_version_is_older_than_all_and_no_traceback(text):
     there = generation.for_host(said)
 
     assert generation.numbers(text) < (9, 1)
-    wanted = requirements.needs_of_move(told.moving(newer=[["a thing", "9.1"]], cpu_qemu="9.1"))
+    wanted = whatif.needs_of_move(told.moving(newer=[["a thing", "9.1"]], cpu_qemu="9.1"))
     assert len(list(generation.reasons(there, wanted))) == 2
 
 
@@ -79,16 +79,14 @@ def test_a_family_of_machine_types_without_two_ends_is_no_traceback(ends):
     there = generation.for_host(told.but(tightclouds.host(1), machines=machines))
 
     assert list(
-        generation.machine_reasons(
-            there, requirements.needs_of_move(told.moving(machine="pc-q35-7.2"))
-        )
+        generation.machine_reasons(there, whatif.needs_of_move(told.moving(machine="pc-q35-7.2")))
     )
 
 
 def test_of_what_a_vm_needs_only_pairs_count():
     odd = [["tpm", "9.0"], [], ["one"], ["a", "b", "c"]]
 
-    assert requirements.needs_of_move(told.moving(newer=odd)).newer == (("tpm", "9.0"),)
+    assert whatif.needs_of_move(told.moving(newer=odd)).newer == (("tpm", "9.0"),)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive
 from saltvirt.core.errors import NameTaken, VirtError
 from saltvirt.core.journal import records
-from saltvirt.core.salt import ordered
+from saltvirt.core.salt import answering
 from saltvirt.vm.create.master import deploy, hostbuild
 from saltvirt.vm.purge.master import purge
 
@@ -56,7 +56,7 @@ def test_a_killed_masters_order_is_refused_before_it_is_settled(cloud, kill_at, 
         with pytest.raises(VirtError):
             cloud.purge()
 
-    assert ordered.refuse_order(cloud.hosts.settings("hyper1"), order_id) == "refused"
+    assert answering.refuse_order(cloud.hosts.settings("hyper1"), order_id) == "refused"
 
 
 def _noted(cloud):

@@ -3,7 +3,7 @@
 import pytest
 import salt.version
 from saltvirt.core.errors import MasterError
-from saltvirt.core.salt import masterrelease
+from saltvirt.core.salt import compat
 
 
 @pytest.mark.parametrize("release", ["3006.0", "3006.11", "3007.0", "3007.3", "3005.4", "unknown"])
@@ -11,7 +11,7 @@ def test_a_master_that_gives_any_minion_the_pillar_of_any_other_is_refused(relea
     monkeypatch.setattr(salt.version, "__version__", release)
 
     with pytest.raises(MasterError) as refused:
-        masterrelease.refuse_old_master()
+        compat.refuse_old_master()
 
     assert str(refused.value) == (
         f"Salt {release} on this master gives any minion the pillar of any other, so that any "
@@ -26,4 +26,4 @@ def test_a_master_that_gives_any_minion_the_pillar_of_any_other_is_refused(relea
 def test_a_master_that_checks_who_asks_is_enough(release, monkeypatch):
     monkeypatch.setattr(salt.version, "__version__", release)
 
-    masterrelease.refuse_old_master()
+    compat.refuse_old_master()

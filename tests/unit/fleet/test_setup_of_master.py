@@ -12,7 +12,7 @@ import pytest
 import salt.config
 import salt.loader
 from saltvirt.checks.setup.master import masterfacts, run, unloaded, unsigned
-from saltvirt.core.salt import optional
+from saltvirt.core.salt import lazyimport
 from saltvirt.libvirt import connect
 from setupgaps import NOT_LOADED
 from setupkit import ROOT
@@ -65,7 +65,7 @@ def minion(tmp_path, monkeypatch):
         assert run.FUN not in functions
         return functions.missing_fun_string(run.FUN)
 
-    monkeypatch.setattr(connect, "libvirt", optional.OptionalModule("no_such_module"))
+    monkeypatch.setattr(connect, "libvirt", lazyimport.OptionalModule("no_such_module"))
     return say
 
 

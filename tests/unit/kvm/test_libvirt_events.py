@@ -120,7 +120,7 @@ LISTENER = """
 import json, logging, sys, threading
 import libvirt
 from saltvirt.libvirt import eventkinds, events
-from saltvirt.core.salt.optional import OptionalModule
+from saltvirt.core.salt.lazyimport import OptionalModule
 
 # As in a minion, which has imported the library before libvirt's module was looked for.
 events.libvirt = OptionalModule("libvirt")

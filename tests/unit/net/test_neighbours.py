@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from saltvirt.core.salt import optional
+from saltvirt.core.salt import lazyimport
 from saltvirt.network.bridge import links
 
 MAC = "52:54:00:00:00:01"
@@ -74,7 +74,7 @@ def test_a_vm_on_no_bridge_has_no_neighbours(learned):
 
 
 def test_without_pyroute2_it_is_said(monkeypatch):
-    monkeypatch.setattr(optional, "is_missing", lambda _module: True)
+    monkeypatch.setattr(lazyimport, "is_missing", lambda _module: True)
 
     with pytest.raises(links.LinkError, match="pyroute2"):
         links.neighbours([("br0", MAC)])
@@ -82,7 +82,7 @@ def test_without_pyroute2_it_is_said(monkeypatch):
 
 @pytest.mark.slow
 def test_the_kernel_of_this_machine_is_understood():
-    if optional.is_missing(links.pyroute2):
+    if lazyimport.is_missing(links.pyroute2):
         pytest.skip("no pyroute2 here")
 
     assert links.neighbours([("no-such-bridge", MAC)]) == []

@@ -9,7 +9,7 @@ from dataclasses import replace
 import netcases
 import pytest
 from saltvirt.core.errors import VirtError
-from saltvirt.network.bridge import bridgeplan, links, watchdog
+from saltvirt.network.bridge import bridgeplan, confirm, links
 from saltvirt.network.managers import interfaces, linkconfig, managers, persistence
 from snapshots import BR0, address, carried_out, link, route, same
 
@@ -241,10 +241,10 @@ def test_the_watchdog_tries_again_whatever_went_wrong(monkeypatch, tmp_path):
             raise links.pyroute2.NetlinkError(16, "busy")
         tries.rename(tmp_path / "done")
 
-    monkeypatch.setattr(watchdog, "roll_back", roll_back)
-    monkeypatch.setattr(watchdog, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(confirm, "roll_back", roll_back)
+    monkeypatch.setattr(confirm, "_AGAIN_S", 0.01)
     inbox, outbox = os.pipe()
-    watchdog._spawn(inbox, outbox, 0.01, ((), (), None))
+    confirm._spawn(inbox, outbox, 0.01, ((), (), None))
     deadline = time.monotonic() + 10
     while not (tmp_path / "done").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -267,10 +267,10 @@ def test_links_that_cannot_all_be_put_back_do_not_keep_the_manager_from_it(monke
     def fail(_names):
         raise links.LinkError("no")
 
-    monkeypatch.setattr(watchdog.links, "read", fail)
-    monkeypatch.setattr(watchdog.time, "sleep", lambda _s: None)
+    monkeypatch.setattr(confirm.links, "read", fail)
+    monkeypatch.setattr(confirm.time, "sleep", lambda _s: None)
     with pytest.raises(links.LinkError):
-        watchdog.roll_back({"links": {}, "routes": []}, ("br0",), Told())
+        confirm.roll_back({"links": {}, "routes": []}, ("br0",), Told())
     assert told == ["before", "after"]
 
 

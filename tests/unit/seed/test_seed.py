@@ -10,7 +10,7 @@ import keypairs
 import pycdlib
 import pytest
 import yaml
-from saltvirt.core.crypto import keypair, sealed
+from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import BadArgument, SeedError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
@@ -162,20 +162,20 @@ def test_a_seed_is_its_owners_alone(tmp_path):
 def test_what_is_sealed_opens_only_for_its_minion():
     other_public, other_private = keypair.generate()
 
-    text = sealed.seal("the secret", PUBLIC)
+    text = keypair.seal("the secret", PUBLIC)
 
-    assert "the secret" not in text and sealed.is_sealed(text)
-    assert sealed.unseal(text, PRIVATE) == "the secret"
+    assert "the secret" not in text and keypair.is_sealed(text)
+    assert keypair.unseal(text, PRIVATE) == "the secret"
     with pytest.raises(SeedError, match="sealed for another minion"):
-        sealed.unseal(text, other_private)
-    assert sealed.seal("the secret", PUBLIC) != text
+        keypair.unseal(text, other_private)
+    assert keypair.seal("the secret", PUBLIC) != text
     assert other_public != PUBLIC
 
 
 @pytest.mark.parametrize("damage", [lambda t: t[:-8], lambda t: t[:40], lambda t: t + "AAAA"])
 def test_a_damaged_seal_is_refused(damage):
     with pytest.raises(SeedError):
-        sealed.unseal(damage(sealed.seal("x", PUBLIC)), PRIVATE)
+        keypair.unseal(damage(keypair.seal("x", PUBLIC)), PRIVATE)
 
 
 def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
@@ -189,7 +189,7 @@ def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
         PUBLIC,
         PRIVATE,
     )
-    assert minionkeys.read(guest_public, sealed.seal(guest_private, PUBLIC), tmp_path) == (
+    assert minionkeys.read(guest_public, keypair.seal(guest_private, PUBLIC), tmp_path) == (
         guest_public,
         guest_private,
     )

@@ -17,7 +17,7 @@ from saltvirt.core.errors import BadArgument, BadConfig, MasterError, VirtError
 from saltvirt.core.journal import records
 from saltvirt.core.options import config
 from saltvirt.core.salt import compat
-from saltvirt.core.steps import IndependentSteps
+from saltvirt.core.undo import IndependentSteps
 
 # Any minion without this project's grains may be a host, and a fleet has thousands.
 _MAX_OTHER_MINIONS = 50

@@ -3,7 +3,7 @@
 import pytest
 from behindkit import BRIDGED, SPOOF
 from firewallkit import PORTS, made
-from saltvirt.network.firewall import backends, near, rules
+from saltvirt.network.firewall import backends, peeraddresses, rules
 from saltvirt.network.firewall.backend import FirewallError
 
 pytestmark = pytest.mark.slow
@@ -147,7 +147,7 @@ def test_a_network_with_a_peer_in_it_is_one_of_this_hosts_own(behind, space, pla
     run = made(space, "nftables").backend._run
 
     def found(*peers):
-        return near.shared_networks(run, rules.networks(peers))
+        return peeraddresses.shared_networks(run, rules.networks(peers))
 
     assert found("10.0.0.2", "fdff::2") == {4: ["10.0.0.0/24"], 6: []}
     assert found("10.0.0.0/8") == {
@@ -159,4 +159,6 @@ def test_a_network_with_a_peer_in_it_is_one_of_this_hosts_own(behind, space, pla
 
 def test_networks_that_cannot_be_understood_are_one_line():
     with pytest.raises(FirewallError, match="^ip -json address: what it says is not understood"):
-        near.shared_networks(lambda _argv: {"stdout": "usage"}, rules.networks(["10.0.0.2"]))
+        peeraddresses.shared_networks(
+            lambda _argv: {"stdout": "usage"}, rules.networks(["10.0.0.2"])
+        )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.certificates.host import enrolment
 from saltvirt.core.errors import VirtError
-from saltvirt.network.firewall import lastpeers
+from saltvirt.network.firewall import peeraddresses
 
 REFRESH = "salt HOST saltutil.refresh_grains"
 TOLD = {"h1": ["10.0.0.1"], "h3": ["10.0.0.3", "fd00::3"]}
@@ -18,7 +18,7 @@ TOLD = {"h1": ["10.0.0.1"], "h3": ["10.0.0.3", "fd00::3"]}
 @pytest.fixture
 def last(place):
     """What is kept for the rules of a name."""
-    return lastpeers.LastPeers("salt_virt")
+    return peeraddresses.LastPeers("salt_virt")
 
 
 def test_what_was_told_is_known_again(last):
@@ -44,7 +44,7 @@ def test_what_somebody_has_spoilt_lets_nobody_in(last, text):
 
 @given(st.binary(max_size=40))
 def test_whatever_is_there_is_read_to_its_end(tmp_path_factory, data):
-    last = lastpeers.LastPeers("salt_virt")
+    last = peeraddresses.LastPeers("salt_virt")
     last.path = tmp_path_factory.mktemp("p") / "p.json"
     last.path.write_bytes(data)
 
@@ -65,7 +65,7 @@ def test_whatever_is_there_is_read_to_its_end(tmp_path_factory, data):
     ],
 )
 def test_what_is_not_known_is_said(stay, unknown, said):
-    assert lastpeers.note(stay, unknown) == said
+    assert peeraddresses.note(stay, unknown) == said
 
 
 @pytest.mark.parametrize(
@@ -123,4 +123,4 @@ def test_a_host_stays_in_until_it_is_known_again_or_is_shut_out(state, space):
 
     gone = module.firewall_absent("salt_virt", PORTS)
     assert gone["result"] is True and space.listed("nftables") == ""
-    assert not lastpeers.LastPeers("salt_virt").path.exists()
+    assert not peeraddresses.LastPeers("salt_virt").path.exists()

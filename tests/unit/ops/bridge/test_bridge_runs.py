@@ -6,7 +6,7 @@ from dataclasses import replace
 import asloaded
 import pytest
 from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.network.bridge import absent, confirm, links, present, resolver
+from saltvirt.network.bridge import absent, confirm, links, present
 from saltvirt.network.managers import managers
 from snapshots import BR0, address, link, route
 
@@ -172,8 +172,8 @@ def test_search_domains_are_found_where_the_name_servers_are(tmp_path, monkeypat
     path.write_text("# x\nnameserver 10.0.0.53\nsearch . corp.example b\nnameserver fd00::53\n")
     with path.open("a") as more:
         more.write("nameserver fe80::1%2\nnameserver fe80::1%eth0\n")
-    monkeypatch.setattr(resolver, "_PATHS", (str(path),))
+    monkeypatch.setattr(present, "_PATHS", (str(path),))
 
-    assert resolver.read_resolver() == (("10.0.0.53", "fd00::53"), ("corp.example", "b"))
+    assert present.read_resolver() == (("10.0.0.53", "fd00::53"), ("corp.example", "b"))
     path.write_text("search .\n")
-    assert resolver.read_resolver() == ((), ())
+    assert present.read_resolver() == ((), ())

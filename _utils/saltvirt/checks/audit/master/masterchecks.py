@@ -15,7 +15,7 @@ from saltvirt.cluster import masterconfig
 from saltvirt.cluster.membership import is_glob
 from saltvirt.core.findings import MASTER, Finding
 from saltvirt.core.options import config
-from saltvirt.core.salt.masterrelease import OWN_PILLAR_SINCE, OWN_PILLAR_UPDATE, is_since
+from saltvirt.core.salt.compat import OWN_PILLAR_SINCE, OWN_PILLAR_UPDATE, is_since
 
 # By line of Salt, the first release that can refuse minions without proof of their id.
 _PROOF = {3006: 17, 3007: 9}
