@@ -65,6 +65,10 @@ def rewrite(text: str, moves: dict[str, str], own: tuple[str, str] | None) -> st
             text,
             flags=re.MULTILINE,
         )
+        # What is imported whole is used by its name.
+        for stem in re.findall(r"^import (test_\w+)$", text, re.MULTILINE):
+            former = next((old for old, new in stems.items() if new == stem), stem)
+            text = re.sub(rf"(?<![\w.]){former}\.(?!py\b)", f"{stem}.", text)
         deeper = own[1].count("/") - own[0].count("/")
         text = re.sub(
             r"(\b__file__\)(?:\.resolve\(\))?\.parents\[)(\d+)\]",
