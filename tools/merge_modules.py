@@ -153,12 +153,14 @@ class Merging:
 
     def _rename_colliding(self, group: Group, files: list[scopes.Module]) -> None:
         taken = self._imported(group, files)
-        for file in files:
+        for file in sorted(files, key=lambda file: file.name != group.target):
             for name, node in file.definitions.items():
                 if name not in taken:
                     taken[name] = (file, node)
                 elif self._is_double(group, file, node, *taken[name]):
-                    group.doubles.add((file.name, name))
+                    # The first stays, as what stands between them may need it.
+                    both = [file.name, taken[name][0].name]
+                    group.doubles.add((max(both, key=group.members.index), name))
                 else:
                     new_name = _prefixed(file, name, taken)
                     group.renames[file.name, name] = new_name
@@ -289,8 +291,8 @@ class Rewriting:
             other = self.project.by_name[name]
             stays |= {self.group.name(name, d) for d in other.definitions}
             stays |= {b for b, (m, _) in other.imports.items() if m not in self.merging.groups}
-        self.aliases: set[str] = set()
-        for bound in self._moving():
+        taken: dict[str, tuple[str, str | None]] = {}
+        for bound in sorted(self._moving()):
             module, symbol = self.file.imports[bound]
             group = self.merging.groups[module]
             if group is self.group:
@@ -298,17 +300,15 @@ class Rewriting:
                 continue
             new = group.stem if symbol is None else group.name(module, symbol)
             old = module.rpartition(".")[2] if symbol is None else symbol
+            origin = (group.target, symbol and new)
             is_clash = new in stays or any(new in names for names in scopes_by_name[bound])
-            if new == bound:
-                self.bound[bound] = bound
-            elif is_clash or (bound != old and bound not in self.file.later):
-                self.bound[bound] = bound
-                self.aliases.add(bound)
-                if is_clash:
-                    where = self.file.path.relative_to(ROOT)
-                    self.notes.append(f"renamed import: {where}: {new} as {bound}")
-            else:
-                self.bound[bound] = new
+            is_clash = is_clash or taken.get(new, origin) != origin
+            new_bound = bound if is_clash or bound != old else new
+            if is_clash and bound == old and bound != new:
+                where = self.file.path.relative_to(ROOT)
+                self.notes.append(f"renamed import: {where}: {new} as {bound}")
+            self.bound[bound] = new_bound
+            taken[new_bound] = origin
 
     def _moving(self) -> set[str]:
         groups = self.merging.groups
