@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.core.errors import NoHostFits
 from saltvirt.core.model import Requirements
-from saltvirt.placement import choose, fit, remedies
+from saltvirt.placement import choose, fit
 
 FLEETS = Path(__file__).resolve().parents[2] / "data" / "fleets"
 NEED = Requirements(
@@ -80,7 +80,7 @@ def test_every_filter_says_why(change, reason):
     found = why_not(replace(NEED, **change), hosts)
     assert reason in found
     # What says itself what to do needs no more.
-    assert len(remedies.find_cures([found])) == 1 or reason[:9] in ("cannot ta", "interface")
+    assert len(choose.find_cures([found])) == 1 or reason[:9] in ("cannot ta", "interface")
 
 
 def test_an_older_host_that_says_nothing_of_its_stocks_is_not_asked_for_them():
@@ -186,7 +186,7 @@ def test_a_failed_choice_ends_with_what_helps_each_once():
         "salt-run virt.maintenance HOST off, or virt.restore HOST"
     )
     # A host that refuses says the same of itself, and it is told once.
-    assert remedies.strip_cures(line) == before
+    assert choose.strip_cures(line) == before
 
 
 @pytest.mark.parametrize("kind", ["vms", "coming"])
