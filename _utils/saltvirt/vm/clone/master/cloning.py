@@ -10,7 +10,7 @@ from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.rpc.hostcommands import act
 from saltvirt.core import arguments, wire
 from saltvirt.core.model import Requirements
-from saltvirt.placement import requirements
+from saltvirt.placement import whatif
 from saltvirt.placement.answers import HostInfo, MigrationInfo
 from saltvirt.placement.shownvms import ClonePlan
 from saltvirt.vm.clone import clonespec
@@ -44,7 +44,7 @@ class CloneRequest(Request):
         clonespec.deployment_options(self.given)
         self.refuse_keys()
         groups = clonespec.groups(self.given)
-        return replace(requirements.for_move(self.source), name=self.name, **groups)
+        return replace(whatif.needs_of_move(self.source), name=self.name, **groups)
 
     def is_seeded(self, _info: HostInfo) -> bool:
         """Return whether the host makes a seed: the clone needs a disk that may boot."""

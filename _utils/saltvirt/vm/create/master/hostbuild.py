@@ -25,7 +25,7 @@ from saltvirt.core.journal.recordfacts import OrderFacts
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.model import Evaluation, Requirements
 from saltvirt.placement import choose
-from saltvirt.placement import remedies as cures
+from saltvirt.placement import choose as cures
 from saltvirt.placement.answers import HostInfo
 from saltvirt.vm import profiles, spec
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt.core import terminal
 from saltvirt.core.errors import VirtError
-from saltvirt.placement import remedies as cures
+from saltvirt.placement import choose as cures
 from saltvirt.vm.create.master.hostbuild import Request
 from saltvirt.vm.create.master.many.lines import first_few
 
