@@ -20,7 +20,7 @@ from saltvirt.entry.runners import runner_function
 
 deploy = Later("saltvirt.vm.create.master.deploy")
 hosts = Later("saltvirt.cluster.rpc.hostcommands")
-inventory = Later("saltvirt.cluster.inventory.inventory")
+locate = Later("saltvirt.cluster.inventory.locate")
 removing = Later("saltvirt.vm.purge.master.purge")
 
 __virtualname__ = "virt"
@@ -34,8 +34,9 @@ def __virtual__():
 
 
 def _act(fun, name, outcome):
+    name = arguments.text("name", name)
     cloud = Cloud.of(__opts__)
-    host = inventory.locate(cloud, name)
+    host = locate.locate(cloud, name, locate.Purpose.ACT).host
     hosts.act(cloud, host, fun, name)
     return {host: {name: outcome}}
 

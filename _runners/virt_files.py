@@ -8,11 +8,13 @@ proceeds although a host is unresponsive.
 """
 
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.core import arguments
 from saltvirt.core.salt.lazyimport import Later
 from saltvirt.entry.runners import runner_function
 
 fileusers = Later("saltvirt.storage.master.fileusers")
 inventory = Later("saltvirt.cluster.inventory.inventory")
+locate = Later("saltvirt.cluster.inventory.locate")
 
 __virtualname__ = "virt"
 
@@ -29,8 +31,9 @@ def _order(host, fun, args, force, **kwarg):
 
 
 def _on_vm(name, fun, args, force, **kwarg):
+    name = arguments.text("name", name)
     cloud = Cloud.of(__opts__, __jid_event__, name)
-    host = inventory.locate(cloud, name)
+    host = locate.locate(cloud, name, locate.Purpose.ACT).host
     return {host: fileusers.order(cloud, host, fun, [name, *args], kwarg, force=force)}
 
 

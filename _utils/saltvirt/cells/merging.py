@@ -189,11 +189,9 @@ class NameSearch:
         ]
         if doubtful_hosts:
             raise NameTaken(
-                f"VM {self.name!r} was on {' and '.join(doubtful_hosts)} when that was last asked, "
-                "and "
-                f"{_describe_cell(cell)} has a VM of that name, too; try again when it can be "
-                "asked, or "
-                f"say which is meant, as in cell={cell}"
+                f"VM {self.name!r} was last seen on {' and '.join(doubtful_hosts)}, and "
+                f"{_describe_cell(cell)} has a VM of that name, too; try again when the host can "
+                f"be asked, or say which one is meant: cell={cell}"
             )
 
     def _having(self) -> list[str]:

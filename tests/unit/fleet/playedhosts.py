@@ -15,6 +15,7 @@ from test_generation import said_of
 # How a host is emptied, if nothing else is asked.
 HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 _COMING = ("preparing", "ready")
+_IN_HOST_INFO = ("state", "affinity", "anti_affinity")
 SILENT = "{0} does not answer; see: salt {0} test.ping"
 
 
@@ -253,7 +254,7 @@ class Cloud:
             **said_of(13),
             "tags": self.tags.get(host, {}),
             "vms": {
-                name: {**told.VM, **{key: about[key] for key in ("affinity", "anti_affinity")}}
+                name: {**told.VM, **{key: about[key] for key in _IN_HOST_INFO}}
                 for name, about in self.hosts[host].items()
             },
             "building": self.building.get(host, []),

@@ -225,7 +225,7 @@ def test_a_vm_is_where_it_is():
 @pytest.mark.parametrize("has", [NameReport(hosts={"h1": "shutdown"}), NameReport(traces=["h1"])])
 def test_a_stale_definition_in_one_cell_is_not_the_vm_of_another_whose_host_is_silent(has):
     away = NameReport(may_have={"h2": "does not answer"})
-    with pytest.raises(NameTaken, match=r"was on west/h2 \(does not answer\).*cell=east"):
+    with pytest.raises(NameTaken, match=r"was last seen on west/h2 \(does not answer\).*cell=east"):
         NameSearch(name="a", found={"east": has, "west": away}).cell()
     runs = NameReport(hosts={"h1": "running"})
     assert NameSearch(name="a", found={"east": runs, "west": away}).cell() == "east"

@@ -7,7 +7,9 @@ import time
 import pytest
 from saltvirt.cluster.inventory import inventory, lastseen
 from saltvirt.cluster.inventory.lastseen import ReportedNames
+from saltvirt.cluster.inventory.locate import locate
 from saltvirt.cluster.inventory.presence import VmPresence, find_hosts
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.core.errors import NameTaken, NoSuchVm
 from saltvirt.core.salt import compat
 
@@ -84,8 +86,8 @@ def test_a_name_that_a_silent_host_has_is_not_given_away(cloud, command):
         getattr(cloud, command)("web")
 
     assert str(caught.value) == (
-        f"VM 'web' was on {host} (does not answer) when it was last asked; wait until it can be "
-        "asked, or, if you know that the VM is not there any more, give force=True"
+        f"VM 'web' may be on {host} (does not answer); try again when {host} can be asked, or, if "
+        "you know that the VM is not there any more, give force=True"
     )
     assert cloud.init("db", image=None)["host"] != host
 
@@ -100,7 +102,7 @@ def test_a_name_that_a_silent_host_has_is_not_free_as_another_had_it_meanwhile(c
     # One that was wrong is removed there, or a host has only claimed it.
     cloud.hosts.remove("hyper3", "web")
 
-    with pytest.raises(NameTaken, match=f"was on {host} "):
+    with pytest.raises(NameTaken, match=f"may be on {host} "):
         cloud.init("web", image=None)
 
 
@@ -109,12 +111,12 @@ def test_a_vm_that_a_survey_has_seen_is_hinted_at_too(cloud):
     inventory.overview(cloud.master, "virt.full_info")
     cloud.hosts.silence("hyper3")
 
-    with pytest.raises(NameTaken, match="was on hyper3"):
+    with pytest.raises(NameTaken, match="may be on hyper3"):
         cloud.init("web", image=None)
     with pytest.raises(NoSuchVm, match="not asked: hyper3; it was last seen on hyper3"):
-        inventory.locate(cloud.master, "web")
+        locate(cloud.master, "web", Purpose.ACT)
     with pytest.raises(NoSuchVm, match=r"not asked: hyper3\)"):
-        inventory.locate(cloud.master, "other")
+        locate(cloud.master, "other", Purpose.ACT)
 
 
 def test_a_duplicate_that_was_forced_is_named_and_not_started(cloud):
@@ -127,7 +129,7 @@ def test_a_duplicate_that_was_forced_is_named_and_not_started(cloud):
 
     assert found.beside() == {"duplicates": {"web": ["hyper1", "hyper2"]}}
     for command in (
-        lambda: inventory.locate(cloud.master, "web"),
+        lambda: locate(cloud.master, "web", Purpose.ACT).host,
         lambda: cloud.init("web"),
         lambda: cloud.purge("web"),
     ):
@@ -142,14 +144,14 @@ def test_a_vm_that_moves_is_not_a_duplicate(cloud):
     cloud.hosts.put("hyper2", "web", "paused", building=True)
 
     assert inventory.overview(cloud.master, "virt.full_info").beside() == {}
-    assert inventory.locate(cloud.master, "web") == "hyper1"
+    assert locate(cloud.master, "web", Purpose.ACT).host == "hyper1"
 
 
 def test_a_host_that_was_taken_out_of_the_cloud_holds_no_names(cloud, opts):
     lastseen.record_move(opts, "web", "hyper9")
     compat.KeyStore(opts).accept("hyper9", "a key")
 
-    with pytest.raises(NameTaken, match="was on hyper9 "):
+    with pytest.raises(NameTaken, match="may be on hyper9 "):
         cloud.init("web", image=None)
     compat.KeyStore(opts).discard("hyper9")
     assert cloud.init("web", image=None)["host"] == "hyper1"

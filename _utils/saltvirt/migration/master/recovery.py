@@ -270,7 +270,7 @@ def _list_moving(cloud: Cloud, host: str) -> list[str]:
 
 def _settle_one(cloud: Cloud, name: str) -> None:
     try:
-        with orders.opened(cloud.opts, name, is_there=True) as order:
+        with orders.opened(cloud.opts, name) as order:
             settle_order(cloud, order)
     except (VirtError, OSError) as error:
         cloud.progress("Settling", detail=str(error))

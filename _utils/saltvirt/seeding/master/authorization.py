@@ -18,7 +18,9 @@ from typing import Any
 
 from saltvirt.cluster import membership, minionkeys
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory, locate
+from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, act
 from saltvirt.core import arguments, files
 from saltvirt.core.crypto import keypair
@@ -39,7 +41,7 @@ def grant(cloud: Cloud, name: str, host: str, *, minutes: object, replace: bool)
     inventory.require_host(cloud, host)
     if not arguments.boolean("replace", replace):
         minionkeys.refuse_taken(cloud.opts, name)
-        locate.refuse_elsewhere(cloud, name, host)
+        locate(cloud, name, Purpose.AUTHORIZE, host=host)
     token, expires_at = secrets.token_urlsafe(32), int(time.time()) + 60 * minutes
     path = _path(cloud.opts, name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,14 +1,16 @@
 """Deploy a VM: choose a host, have the host build the VM, wait for the minion."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory, presence
+from saltvirt.cluster.inventory import inventory, presence, whereabouts
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose, Whereabouts
 from saltvirt.core import terminal
-from saltvirt.core.errors import NameTaken, NoHostFits
+from saltvirt.core.errors import NoHostFits
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.model import Evaluation, Requirements
 from saltvirt.core.options import config
@@ -33,18 +35,15 @@ class Hosts:
         The survey of all hosts.
     wanted
         The hosts that the request allows.
-    seen
-        The answers about the VM's name.
-    unheard
-        ``{host: reason}`` of hosts that may have the VM and cannot be asked.
+    vm
+        Where the VM of that name is, or may be.
     passed
         The hosts that were asked for names of VMs only.
     """
 
     found: inventory.Survey
     wanted: frozenset[str]
-    seen: dict[str, presence.VmPresence]
-    unheard: dict[str, str] = field(default_factory=dict)
+    vm: Whereabouts
     passed: frozenset[str] = frozenset()
 
     @property
@@ -96,19 +95,17 @@ def assess_hosts(
     pending_hosts, order_hosts
         Results of ``interrupted.give_up`` and ``interrupted.order_hosts`` before the survey.
     """
-    sightings_by_host = presence.from_host_info(survey.answers, request.name)
-    suspects = {
-        **pending_hosts,
-        **inventory.find_suspects(cloud, survey, request.name, sightings_by_host, order_hosts),
-    }
+    vm = locate(cloud, request.name, Purpose.REPORT, survey=survey, order_hosts=order_hosts)
+    vm = replace(vm, ordered={**pending_hosts, **vm.ordered})
     if request.force:
         # A host that reports the order as running is not unresponsive: force must not skip it.
-        suspects = {
+        running_hosts = {
             host: reason
             for host, reason in pending_hosts.items()
             if reason == interrupted.STILL_WORKING
         }
-    return Hosts(found=survey, wanted=requested_hosts, seen=sightings_by_host, unheard=suspects)
+        vm = replace(vm, suspects={}, ordered=running_hosts)
+    return Hosts(found=survey, wanted=requested_hosts, vm=vm)
 
 
 def _evaluations(
@@ -139,35 +136,15 @@ def _narrow_evaluation(
     return Evaluation(host=evaluation.host, reasons=(reason,))
 
 
-def refuse_taken(hosts: Hosts, name: str, outcome_text: str = "") -> None:
+def refuse_taken(vm: Whereabouts, outcome_text: str = "") -> None:
     """Raise NameTaken if a host has a VM of that name, or may have one and cannot be asked."""
-    hosts_with_vm = presence.find_hosts(hosts.seen)
-    if len(hosts_with_vm) > 1:
-        raise NameTaken(presence.several_message(name, hosts_with_vm))
-    for host, sighting in sorted(hosts.seen.items()):
-        if sighting.is_complete:
-            raise NameTaken(
-                f"VM {name!r} is on {host} already ({sighting.state}); choose another name, "
-                "or remove it first: salt-run virt.purge "
-                f"{name}{outcome_text and f' ({outcome_text})'}"
-            )
-        if sighting.building:
-            raise NameTaken(presence.coming_message(name, host))
-        if sighting.unreadable:
-            raise NameTaken(f"what {host} has of VM {name!r} is not known: {sighting.unreadable}")
-    if hosts.unheard:
-        suspects_text = ", ".join(f"{host} ({reason})" for host, reason in hosts.unheard.items())
-        raise NameTaken(
-            f"VM {name!r} was on {suspects_text} when it was last asked; wait until it can be "
-            "asked, or, "
-            "if you know that the VM is not there any more, give force=True"
-        )
+    whereabouts.decide(vm, Purpose.CREATE, outcome_text=outcome_text)
 
 
 def refuse(cloud: Cloud, request: Request, *, wait: bool) -> None:
     """Raise NameTaken if the VM exists or may exist, and MasterError as :func:`deploy` does."""
     hosts = _survey_hosts(cloud, request, request.required())
-    refuse_taken(hosts, request.name)
+    refuse_taken(hosts.vm)
     if wait:
         minionwait.refuse_unproved(cloud.opts, [request], hosts.found.answers)
 
@@ -177,7 +154,7 @@ def dry_run(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, d
     requirements = request.required()
     minionkeys.refuse_reserved(cloud.opts, request.name)
     hosts = _survey_hosts(cloud, request, requirements)
-    refuse_taken(hosts, request.name)
+    refuse_taken(hosts.vm)
     if wait:
         minionwait.refuse_unproved(cloud.opts, [request], hosts.found.answers)
     evaluations = _evaluations(cloud, request, requirements, hosts)
@@ -202,8 +179,10 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
     with orders.opened(cloud.opts, request.name) as order:
         recovery.settle_order(cloud, order)
         hosts = _survey_hosts(cloud, request, requirements, order)
-        outcome_text = interrupted.settle(cloud.opts, order, hosts.seen, hosts.unheard)
-        refuse_taken(hosts, request.name, outcome_text)
+        outcome_text = interrupted.settle(
+            cloud.opts, order, hosts.vm.presence_by_host, hosts.vm.may_have
+        )
+        refuse_taken(hosts.vm, outcome_text)
         if wait:
             minionwait.refuse_unproved(cloud.opts, [request], hosts.found.answers)
         try:
@@ -212,7 +191,7 @@ def deploy(cloud: Cloud, request: Request, *, wait: bool = True) -> dict[str, An
             if not hosts.is_sample:
                 raise
             hosts = _survey_hosts(cloud, request, requirements, order, is_whole=True)
-            refuse_taken(hosts, request.name)
+            refuse_taken(hosts.vm)
             new_vm = _build_on_best_host(cloud, request, requirements, order, hosts)
     is_starting = options.get("start", True)
     warnings_entry = {"warnings": new_vm.warnings} if new_vm.warnings else {}

@@ -6,7 +6,8 @@ from typing import Any
 
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import locate
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.cluster.rpc import hostcommands, minions
 from saltvirt.core import guestaccess, terminal, wire
 from saltvirt.core.errors import VirtError
@@ -69,7 +70,7 @@ def vm_info(cloud: Cloud, name: str) -> dict[str, Any]:
     login command is made of the host's data, and is never the host's text: an operator will type
     the command.
     """
-    host, fun = locate.locate_for_read(cloud, name), "virt.vm_info"
+    host, fun = locate(cloud, name, Purpose.READ).host, "virt.vm_info"
     answer = hostcommands.act(cloud, host, fun, name)
     wire.read(host, fun, dict[str, ShownVm], answer)
     # The host was asked about this VM only.
@@ -141,7 +142,7 @@ def console_lines(cloud: Cloud, host: str, name: str) -> list[str]:
 
 def console_log(cloud: Cloud, name: str, lines: int) -> str:
     """Return the last lines of a VM's console, safe to show, wherever the VM is."""
-    host = locate.locate_for_read(cloud, name)
+    host = locate(cloud, name, Purpose.READ).host
     reply = minions.ask(cloud, [host], "virt.console_log", [name, lines])[host]
     if _OLD in (reply.error or ""):
         raise hostcommands.HostCommandFailed(

@@ -7,6 +7,7 @@ from functools import cached_property
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen, presence
+from saltvirt.cluster.inventory.whereabouts import Whereabouts
 from saltvirt.core import terminal
 from saltvirt.core.errors import NameTaken, VirtError
 from saltvirt.core.journal import records
@@ -93,11 +94,15 @@ class Picture:
         :func:`saltvirt.vm.create.master.deploy.assess_hosts`.
         """
         name, noted_hosts = request.name, list(noted_hosts)
-        presence_by_host = presence.from_host_info(self.answers, name)
+        presence_by_host = presence.from_answers(self.answers, name)
         # Most names are unknown everywhere, so no host need be asked further.
         is_unknown = name not in self._names and name not in self._elsewhere
         if is_unknown and not (busy_reasons or noted_hosts):
-            return deploy.Hosts(found=self.found, wanted=self.wanted, seen=presence_by_host)
+            return deploy.Hosts(
+                found=self.found,
+                wanted=self.wanted,
+                vm=Whereabouts(name=name, presence_by_host=presence_by_host),
+            )
         return deploy.assess_hosts(
             self._cloud, request, self.found, self.wanted, busy_reasons, noted_hosts
         )
@@ -192,12 +197,15 @@ def sort_names(
         name, order = request.name, orders_by_name.get(request.name)
         noted_hosts = interrupted.order_hosts(order) if order else []
         hosts = picture.of(request, busy_reasons.get(name, {}), noted_hosts)
+        presence_by_host = hosts.vm.presence_by_host
         complete_hosts = [
-            host for host, vm_presence in hosts.seen.items() if vm_presence.is_complete
+            host for host, vm_presence in presence_by_host.items() if vm_presence.is_complete
         ]
         try:
             settle_text = (
-                interrupted.settle(cloud.opts, order, hosts.seen, hosts.unheard) if order else ""
+                interrupted.settle(cloud.opts, order, presence_by_host, hosts.vm.may_have)
+                if order
+                else ""
             )
             if len(complete_hosts) == 1:
                 difference = describe_difference(
@@ -208,7 +216,7 @@ def sort_names(
                     [f"{name!r} is on {complete_hosts[0]} with {difference}"] if difference else []
                 )
                 continue
-            deploy.refuse_taken(hosts, name, settle_text)
+            deploy.refuse_taken(hosts.vm, settle_text)
         except NameTaken as error:
             out.taken[name] = str(error)
             continue
