@@ -46,8 +46,6 @@ class Hosts:
         return replies
 
     def _reply(self, host, fun, arg, kwarg):
-        if fun == "virt.vms" and host in self.old:
-            return minions.Reply(minion=host, error="'virt.vms' is not available.")
         if host in self.silent:
             return minions.Reply(minion=host, missing=True)
         if host in self.odd:
@@ -228,16 +226,6 @@ def test_a_host_that_claims_all_vms_does_not_have_each_asked_for(hosts, cloud, m
 
     assert found["duplicates"] == dict.fromkeys(many, ["hyper1", "hyper3"])
     assert len(hosts.asked) <= 21
-
-
-def test_a_host_of_an_older_release_is_named_and_asked_as_before_without_a_filter(hosts, cloud):
-    hosts.old = {"rack1"}
-
-    found = listing.query(cloud, look(name="web*"))
-
-    assert list(found["failed"]) == ["rack1"] and "saltutil.sync_all" in found["failed"]["rack1"]
-    assert "failed" not in listing.query(cloud, look())
-    assert "failed" not in listing.listed(cloud, look(name="web*"))
 
 
 def streamed(function, cloud, **given):

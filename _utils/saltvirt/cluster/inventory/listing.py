@@ -18,7 +18,6 @@ from saltvirt.placement import fit, shownvms
 from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.shownvms import FoundVms
 
-_OLD = "it has an older version of Salt Virt, which shows all VMs alone: salt {} saltutil.sync_all"
 _T = TypeVar("_T")
 _SortKeys = Mapping[str, Callable[[Any], float]]
 Line = Callable[[Mapping[str, Any]], None]
@@ -272,12 +271,7 @@ def _survey(
     )
     if not survey.answers:
         raise survey.silence()
-    old_hosts = {
-        h: _OLD.format(h) for h, reason in survey.failed.items() if "is not available" in reason
-    }
-    return replace(
-        survey, failed={**survey.failed, **old_hosts}, last_seen=_last_seen(cloud, look, survey)
-    )
+    return replace(survey, last_seen=_last_seen(cloud, look, survey))
 
 
 def _last_seen(cloud: Cloud, look: Look, survey: inventory.Survey) -> dict[str, list[str]]:

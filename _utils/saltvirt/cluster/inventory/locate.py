@@ -8,7 +8,7 @@ from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen, presence, whereabouts
 from saltvirt.cluster.inventory.presence import VmPresence
-from saltvirt.cluster.inventory.surveys import SILENT, Survey
+from saltvirt.cluster.inventory.surveys import Survey
 from saltvirt.cluster.inventory.whereabouts import Asked, Purpose, Whereabouts
 from saltvirt.cluster.rpc import minions, unresponsive
 from saltvirt.core import wire
@@ -156,9 +156,7 @@ def _combine(cloud: Cloud, name: str, survey: Survey, order_hosts: Iterable[str]
         presence_by_host=presence_by_host,
         suspects=suspects,
         ordered=ordered,
-        unasked={
-            host: "" if reason == SILENT else reason for host, reason in reasons_by_host.items()
-        },
+        unasked=reasons_by_host,
         move_hosts=orders.ends_of_move(cloud.opts, name) if suspects else (),
     )
 

@@ -1,10 +1,10 @@
 """The answers of hosts to one request, and the hosts without one."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.cluster.rpc.replies import Reply
+from saltvirt.cluster.rpc.replies import NO_ANSWER, Reply
 from saltvirt.core import terminal, wire
 from saltvirt.core.errors import MasterError
 from saltvirt.core.journal import records
@@ -19,7 +19,6 @@ from saltvirt.placement.answers import (
 from saltvirt.placement.brief import Brief
 from saltvirt.placement.shownvms import FoundVms, FullInfo
 
-SILENT = "does not answer"
 # Checked in full here, and nowhere else: what placement decides by, and what says whether a host
 # has a VM, or takes it.
 _SHAPES: Mapping[str, object] = {
@@ -72,7 +71,7 @@ class Survey:
 
     def reasons(self) -> dict[str, str]:
         """Return why each host without an answer gave none."""
-        silent = {host: self.doubts.get(host, SILENT) for host in self.unreachable}
+        silent = {host: self.doubts.get(host, NO_ANSWER) for host in self.unreachable}
         return {**silent, **self.failed}
 
     def silence(self) -> MasterError:
@@ -104,15 +103,12 @@ def from_replies(fun: str, replies: Mapping[str, Reply]) -> Survey:
         answers=answers,
         said={host: values_by_host[host] for host in answers},
         unreachable=[*silent],
-        failed={**_errors(replies.keys() - silent.keys(), replies), **broken},
+        failed={
+            **{host: r.reason for host, r in replies.items() if not (r.ok or r.missing)},
+            **broken,
+        },
         doubts={host: reply.error for host, reply in silent.items() if reply.error},
     )
-
-
-def _errors(hosts: Collection[str], replies: Mapping[str, Reply]) -> dict[str, str]:
-    """Return ``{host: error}`` of those hosts that replied with an error."""
-    failed = [host for host in replies if host in hosts and not replies[host].ok]
-    return {host: replies[host].error or "" for host in failed}
 
 
 def read(host: str, fun: str, answer: Any) -> Any:

@@ -137,7 +137,7 @@ class Whereabouts:
     ordered
         ``{host: reason}`` of further such hosts, which only an order of this master names.
     unasked
-        ``{host: reason}`` of all asked hosts without a usable answer; an empty reason: no answer.
+        ``{host: reason}`` of all asked hosts without a usable answer.
     move_hosts
         Source and target of a recorded move of the VM that is not over.
     host
@@ -291,7 +291,7 @@ def _no_such_vm(vm: Whereabouts, out_of_reach: Mapping[str, str]) -> NoSuchVm:
         return NoSuchVm(vm.name, where)
     # The message ends with the reasons of hosts that may have the VM.
     silent = (
-        host + (f" ({reason})" if reason and host not in out_of_reach else "")
+        host + ("" if host in out_of_reach else f" ({reason})")
         for host, reason in sorted(vm.unasked.items())
     )
     asides = [f"not asked: {', '.join(silent)}"] if vm.unasked else []

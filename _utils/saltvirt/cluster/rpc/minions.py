@@ -116,7 +116,12 @@ def _ask_hosts(
                 "Waiting", detail=describe_waiting(hearing.left(), end - time.monotonic())
             )
             collect(local, hearing, end)
-    return {t: hearing.reply(t) for t in targets}
+    replies = {t: hearing.reply(t) for t in targets}
+    if follow:
+        error = f"still works on it after {timeout_s:.0f} s"
+        for host in hearing.left():
+            replies[host] = Reply(minion=host, missing=True, is_late=True, error=error)
+    return replies
 
 
 def _follow_job(local: Any, cloud: Cloud, hearing: ReplyCollector, end: float) -> None:

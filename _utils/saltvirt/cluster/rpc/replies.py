@@ -10,6 +10,7 @@ from typing import Any
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core.crypto import signed
+from saltvirt.core.errors import FunctionMissing
 from saltvirt.core.salt import compat
 
 log = logging.getLogger(__name__)
@@ -18,6 +19,8 @@ _MAX_ERROR_CHARS = 4000
 _MANY, _SAY_S = 20, 3
 # Salt's reply on a host without this project's code: expected, so it is no warning in the log.
 _NO_CODE = "'virt.signed' is not available"
+# The reason of an unresponsive host, in every message.
+NO_ANSWER = "does not answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,8 @@ class Reply:
         hypervisor.
     is_late
         The minion was still working when the caller's time ran out.
+    kind
+        The class of the host's error; empty if unknown.
     """
 
     minion: str
@@ -38,11 +43,17 @@ class Reply:
     error: str | None = None
     missing: bool = False
     is_late: bool = False
+    kind: str = ""
 
     @property
     def ok(self) -> bool:
         """Whether the minion answered without an error."""
         return not self.missing and self.error is None
+
+    @property
+    def reason(self) -> str:
+        """Why there is no usable answer; empty if there is one."""
+        return "" if self.ok else self.error or NO_ANSWER
 
 
 class ReplyCollector:
@@ -128,7 +139,19 @@ def reply_from_answer(answer: signed.SignedAnswer) -> Reply:
     if answer.retcode == 0 and answer.why is None:
         return Reply(minion=answer.minion, value=answer.value)
     error = answer.why or _error_text(answer.value) or f"exit code {answer.retcode}"
-    return Reply(minion=answer.minion, value=answer.value, error=shorten_error(error))
+    kind = answer.kind or _error_kind(answer.value)
+    if kind == FunctionMissing.__name__:
+        host = answer.minion
+        error = (
+            f"{answer.fun} is not available: {host} has an older version of Salt Virt; run: salt "
+            f"{shlex.quote(host)} saltutil.sync_all"
+        )
+    return Reply(minion=answer.minion, value=answer.value, error=shorten_error(error), kind=kind)
+
+
+def _error_kind(value: object) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""
 
 
 def _error_text(value: object) -> str:

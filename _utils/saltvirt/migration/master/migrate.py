@@ -240,7 +240,7 @@ def _settle(cloud: Cloud, order: LockedRecord) -> None:
     recovery.settle_order(cloud, order)
     if order.record is None:
         return
-    busy_reasons = interrupted.give_up(cloud, order)
+    busy_reasons = interrupted.give_up(cloud, order).reasons
     vm = locate(cloud, order.name, Purpose.REPORT, order_hosts=interrupted.order_hosts(order))
     presence_by_host = vm.presence_by_host
     interrupted.settle(cloud.opts, order, presence_by_host, {**busy_reasons, **vm.may_have})

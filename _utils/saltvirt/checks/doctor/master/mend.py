@@ -109,7 +109,7 @@ def _settle_order(cloud: Cloud, name: str, _now: datetime) -> str:
         if order.record is None:
             return "was settled meanwhile"
         recovery.settle_order(cloud, order)
-        pending_reasons = interrupted.give_up(cloud, order)
+        pending_reasons = interrupted.give_up(cloud, order).reasons
         vm = locate(cloud, name, Purpose.REPORT, order_hosts=interrupted.order_hosts(order))
         outcome = interrupted.settle(
             cloud.opts, order, vm.presence_by_host, {**pending_reasons, **vm.may_have}

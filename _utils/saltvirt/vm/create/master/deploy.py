@@ -1,6 +1,6 @@
 """Deploy a VM: choose a host, have the host build the VM, wait for the minion."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from saltvirt.vm.create.master import fileserver, hostbuild, minionwait, offers
 from saltvirt.vm.create.master.hostbuild import Request as Request
 from saltvirt.vm.guest.master import reachvm
 from saltvirt.vm.recovery.master import interrupted
+from saltvirt.vm.recovery.master.interrupted import PendingJob
 
 _NAT_DETAIL = "nat: only its host reaches it, and a move breaks its connections"
 
@@ -61,7 +62,7 @@ def _survey_hosts(
     is_whole: bool = False,
 ) -> Hosts:
     """Ask all hosts for their VMs and offers; without ``is_whole`` maybe a sample for offers."""
-    pending_hosts = interrupted.give_up(cloud, order) if order else {}
+    pending_job = interrupted.give_up(cloud, order) if order else PendingJob()
     order_hosts = interrupted.order_hosts(order) if order else []
     all_hosts = inventory.all_hosts(cloud)
     requested_hosts = frozenset(inventory.narrow(cloud, all_hosts, request.where, request.host))
@@ -76,7 +77,7 @@ def _survey_hosts(
         sample=None if is_whole else request.name,
     )
     hosts = assess_hosts(
-        cloud, request, offer_survey.found, requested_hosts, pending_hosts, order_hosts
+        cloud, request, offer_survey.found, requested_hosts, pending_job, order_hosts
     )
     return replace(hosts, passed=offer_survey.passed)
 
@@ -86,25 +87,20 @@ def assess_hosts(
     request: Request,
     survey: inventory.Survey,
     requested_hosts: frozenset[str],
-    pending_hosts: Mapping[str, str],
+    pending_job: PendingJob,
     order_hosts: Iterable[str],
 ) -> Hosts:
     """
     Return the hosts' answers about a VM, and the hosts that may have it and cannot be asked.
 
-    pending_hosts, order_hosts
+    pending_job, order_hosts
         Results of ``interrupted.give_up`` and ``interrupted.order_hosts`` before the survey.
     """
     vm = locate(cloud, request.name, Purpose.REPORT, survey=survey, order_hosts=order_hosts)
-    vm = replace(vm, ordered={**pending_hosts, **vm.ordered})
+    vm = replace(vm, ordered={**pending_job.reasons, **vm.ordered})
     if request.force:
         # A host that reports the order as running is not unresponsive: force must not skip it.
-        running_hosts = {
-            host: reason
-            for host, reason in pending_hosts.items()
-            if reason == interrupted.STILL_WORKING
-        }
-        vm = replace(vm, suspects={}, ordered=running_hosts)
+        vm = replace(vm, suspects={}, ordered=pending_job.reasons if pending_job.is_running else {})
     return Hosts(found=survey, wanted=requested_hosts, vm=vm)
 
 

@@ -315,13 +315,12 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
         if reply.ok:
             build.warnings.extend(warnings(reply.value))
             return host
-        kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
-        if kind == _UNDO_FAILED_KIND:
+        if reply.kind == _UNDO_FAILED_KIND:
             raise HostCommandFailed(f"{host}: {reply.error}")
         # The host itself replied that it has nothing of the VM.
         previous_phase = orders.KEYED if pairs else orders.PLACING
         orders.enter(build.order, previous_phase, replace(build.facts, host=None))
-        if kind not in _REFUSED_KINDS:
+        if reply.kind not in _REFUSED_KINDS:
             raise HostCommandFailed(f"{host}: {reply.error}")
         reasons_by_host[host] = [cures.strip_cures(reply.error or "")]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")

@@ -70,7 +70,7 @@ def purge_locked(
     Raises HostCommandFailed for another VM of that name, which stays.
     """
     recovery.settle_order(cloud, order)
-    busy_reasons = interrupted.give_up(cloud, order)
+    busy_reasons = interrupted.give_up(cloud, order).reasons
     vm = locate(cloud, name, Purpose.REPORT, order_hosts=interrupted.order_hosts(order))
     presence_by_host = vm.presence_by_host
     _refuse_another(name, presence_by_host, only, uuid)

@@ -21,6 +21,7 @@ from saltvirt.vm.create.master import deploy, offers
 from saltvirt.vm.create.master.hostbuild import Request
 from saltvirt.vm.create.master.many.lines import first_few, no_place
 from saltvirt.vm.recovery.master import interrupted
+from saltvirt.vm.recovery.master.interrupted import PendingJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ class Picture:
         return presence.find_similar_names(name, (self._names | self._asked) - {name})
 
     def of(
-        self, request: Request, busy_reasons: Mapping[str, str], noted_hosts: Iterable[str]
+        self, request: Request, pending_job: PendingJob, noted_hosts: Iterable[str]
     ) -> deploy.Hosts:
         """
         Return all hosts' answers on one VM; see
@@ -97,14 +98,14 @@ class Picture:
         presence_by_host = presence.from_answers(self.answers, name)
         # Most names are unknown everywhere, so no host need be asked further.
         is_unknown = name not in self._names and name not in self._elsewhere
-        if is_unknown and not (busy_reasons or noted_hosts):
+        if is_unknown and not (pending_job.reasons or noted_hosts):
             return deploy.Hosts(
                 found=self.found,
                 wanted=self.wanted,
                 vm=Whereabouts(name=name, presence_by_host=presence_by_host),
             )
         return deploy.assess_hosts(
-            self._cloud, request, self.found, self.wanted, busy_reasons, noted_hosts
+            self._cloud, request, self.found, self.wanted, pending_job, noted_hosts
         )
 
     def plan(self, requests: Iterable[Requirements], policy: Policy) -> Plan:
@@ -159,22 +160,22 @@ class Picture:
 
 def give_up(
     cloud: Cloud, orders_by_name: Mapping[str, LockedRecord]
-) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+) -> tuple[dict[str, PendingJob], dict[str, str]]:
     """
     Settle moves, and have hosts refuse what interrupted commands ordered.
 
     Returns the results of ``interrupted.give_up`` by name, and ``{name: reason}`` of names with a
     move that cannot be settled now: these VMs are not built, and the others are not affected.
     """
-    busy_reasons, stuck_reasons = {}, {}
+    pending_jobs, stuck_reasons = {}, {}
     for name, order in orders_by_name.items():
         try:
             recovery.settle_order(cloud, order)
         except VirtError as error:
             stuck_reasons[name] = str(error)
         else:
-            busy_reasons[name] = interrupted.give_up(cloud, order)
-    return busy_reasons, stuck_reasons
+            pending_jobs[name] = interrupted.give_up(cloud, order)
+    return pending_jobs, stuck_reasons
 
 
 def sort_names(
@@ -182,7 +183,7 @@ def sort_names(
     requests: Iterable[Request],
     picture: Picture,
     orders_by_name: Mapping[str, LockedRecord],
-    busy_reasons: Mapping[str, Mapping[str, str]],
+    pending_jobs: Mapping[str, PendingJob],
 ) -> SortedNames:
     """
     Return what becomes of each name, after settling what interrupted commands left.
@@ -196,7 +197,7 @@ def sort_names(
     for request in requests:
         name, order = request.name, orders_by_name.get(request.name)
         noted_hosts = interrupted.order_hosts(order) if order else []
-        hosts = picture.of(request, busy_reasons.get(name, {}), noted_hosts)
+        hosts = picture.of(request, pending_jobs.get(name, PendingJob()), noted_hosts)
         presence_by_host = hosts.vm.presence_by_host
         complete_hosts = [
             host for host, vm_presence in presence_by_host.items() if vm_presence.is_complete
