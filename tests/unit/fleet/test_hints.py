@@ -170,7 +170,7 @@ def test_hints_are_written_only_when_they_change(opts):
         whole={f"hyper{h}": [f"vm{h}-{n}" for n in range(20)] for h in range(1000)}
     )
     lastseen.refresh(opts, heard)
-    path = lastseen._path(opts)
+    path = lastseen._file(opts).path
     before, begin = path.stat(), time.process_time()
 
     lastseen.refresh(opts, heard)
@@ -205,20 +205,20 @@ def test_surveys_at_once_lose_nothing(opts):
 )
 def test_hints_that_cannot_be_read_stop_nothing(opts, caplog, text):
     lastseen.record_move(opts, "web", "hyper1")
-    lastseen._path(opts).write_text(text)
+    lastseen._file(opts).path.write_text(text)
 
     assert lastseen.find_hosts(opts, "web") == []
     assert "it is written anew" in caplog.text
     lastseen.record_move(opts, "web", "hyper1")
-    assert json.loads(lastseen._path(opts).read_text())["hosts"] == {"hyper1": ["web"]}
+    assert json.loads(lastseen._file(opts).path.read_text())["hosts"] == {"hyper1": ["web"]}
 
 
 def test_hints_that_cannot_be_written_stop_nothing(opts, caplog):
-    lastseen._path(opts).parent.write_text("a file where the folder should be")
+    lastseen._file(opts).path.parent.write_text("a file where the folder should be")
 
     lastseen.record_move(opts, "web", "hyper1")
 
-    assert "cannot note in" in caplog.text
+    assert "cannot be written" in caplog.text
 
 
 @pytest.mark.parametrize(("force", "unasked"), [(False, ["hyper3"]), (True, [])])

@@ -117,7 +117,7 @@ def test_a_planted_note_of_a_key_is_no_note(opts):
 
 
 def test_a_damaged_authorization_is_passed_over(opts):
-    path = authorization._path(opts, "web1")
+    path = authorization._file(opts, "web1").path
     path.parent.mkdir(parents=True)
     path.write_text("{")
 

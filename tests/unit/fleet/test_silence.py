@@ -361,7 +361,7 @@ def test_after_ten_seconds_it_is_said_who_is_waited_for(bus, cloud, said):
 
 def test_who_answers_again_and_who_is_not_a_host_any_more_is_forgotten(bus, cloud, opts):
     survey(cloud(is_reading=True))
-    path = unresponsive._path(opts)
+    path = unresponsive._file(opts).path
     assert list(json.loads(path.read_text())["since"]) == ["hyper3"]
     bus.answers_s["hyper3"] = 0.1
 
@@ -385,7 +385,7 @@ def test_a_line_of_many_names_some_and_counts_the_others():
 
 
 def test_a_file_that_cannot_be_read_is_written_anew(opts, caplog):
-    path = unresponsive._path(opts)
+    path = unresponsive._file(opts).path
     path.parent.mkdir(parents=True)
     path.write_text("{")
 

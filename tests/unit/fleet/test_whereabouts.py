@@ -144,7 +144,7 @@ def test_a_host_that_is_no_minion_of_this_master_any_more_is_given_up(stale, mon
 
 def test_for_how_long_the_host_is_silent_is_said(stale):
     unresponsive.record_silence(stale.opts, ["hyper2"], ["hyper2"], lambda _host: True)
-    path = unresponsive._path(stale.opts)
+    path = unresponsive._file(stale.opts).path
     path.write_text(json.dumps({"version": 1, "since": {"hyper2": time.time() - 7201}}))
 
     with pytest.raises(NameTaken, match=r"on hyper2 \(does not answer, for 2 h\), and hyper1"):
