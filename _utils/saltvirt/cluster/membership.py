@@ -41,7 +41,7 @@ class BadTarget(BadConfig):
         self.word, self.target = word, target or word
         is_said = re.match(r"[GPIJST]\W?@", word)
         reason = (
-            "is what minions say of themselves, and a guest can say it too"
+            "is what minions report about themselves, and a guest can report it, too"
             if is_said
             else "is not an id, a glob or a nodegroup"
         )

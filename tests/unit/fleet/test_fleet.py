@@ -125,7 +125,7 @@ def test_a_list_of_minions_names_the_one_without_an_accepted_key(opts, listed, s
     cloud = Cloud(opts=opts, settings=settings, progress=lambda *_args, **_figures: None)
 
     with pytest.raises(BadArgument, match=f"where: '{listed}' {said}"):
-        inventory.hosts(cloud, where=listed)
+        inventory.narrow(cloud, inventory.all_hosts(cloud), listed)
 
 
 def test_a_key_is_accepted_for_one_id_and_taken_back(opts):
@@ -272,7 +272,7 @@ AT_IT = {"jid": "1"}
 @pytest.mark.parametrize(
     ("find_job", "is_late", "words"),
     [
-        ({"value": AT_IT}, True, "hyper1 was still at virt.init after 0.2 s, which is our limit"),
+        ({"value": AT_IT}, True, "hyper1 still ran virt.init after 0.2 s, the limit"),
         ({"missing": True}, False, "hyper1 does not answer; see: salt hyper1 test.ping"),
         ({"value": {}}, False, "hyper1 has ended virt.init, but its answer did not come"),
     ],

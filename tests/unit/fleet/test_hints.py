@@ -20,25 +20,29 @@ HERE = {"hyper1": ["db", "web"], "hyper2": ["mail"]}
     ("heard", "after"),
     [
         (ReportedNames(), HERE),
-        (ReportedNames(whole={"hyper1": ["web"]}), {"hyper1": ["web"], "hyper2": ["mail"]}),
-        (ReportedNames(whole={"hyper1": []}), {"hyper2": ["mail"]}),
-        (ReportedNames(whole={"hyper3": {"web": 1}}), {**HERE, "hyper3": ["web"]}),
-        (ReportedNames(whole={h: ["web"] for h in HERE}), {"hyper1": ["web"], "hyper2": ["web"]}),
+        (ReportedNames(names_by_host={"hyper1": ["web"]}), {"hyper1": ["web"], "hyper2": ["mail"]}),
+        (ReportedNames(names_by_host={"hyper1": []}), {"hyper2": ["mail"]}),
+        (ReportedNames(names_by_host={"hyper3": {"web": 1}}), {**HERE, "hyper3": ["web"]}),
         (
-            ReportedNames(name="db", one={"hyper1": VmPresence()}),
+            ReportedNames(names_by_host={h: ["web"] for h in HERE}),
+            {"hyper1": ["web"], "hyper2": ["web"]},
+        ),
+        (
+            ReportedNames(name="db", presence_by_host={"hyper1": VmPresence()}),
             {"hyper1": ["web"], "hyper2": ["mail"]},
         ),
         (
-            ReportedNames(name="db", one={"hyper2": VmPresence(state="running")}),
+            ReportedNames(name="db", presence_by_host={"hyper2": VmPresence(state="running")}),
             {"hyper1": ["db", "web"], "hyper2": ["db", "mail"]},
         ),
         (
             ReportedNames(
-                name="db", one={"hyper2": VmPresence(state="shutdown", moved_to="hyper1")}
+                name="db",
+                presence_by_host={"hyper2": VmPresence(state="shutdown", moved_to="hyper1")},
             ),
             HERE,
         ),
-        (ReportedNames(whole={"hyper3": ["x" * 64, "", 7]}), HERE),
+        (ReportedNames(names_by_host={"hyper3": ["x" * 64, "", 7]}), HERE),
     ],
 )
 def test_a_live_answer_is_taken_and_who_is_silent_keeps_what_it_had(heard, after):
@@ -56,7 +60,10 @@ def test_a_move_puts_a_name_on_one_host():
 def test_a_host_that_makes_names_up_fills_no_disk():
     many = [f"vm{n}" for n in range(100_000)]
 
-    assert len(lastseen.merge_report({}, ReportedNames(whole={"hyper1": many}))["hyper1"]) <= 4096
+    assert (
+        len(lastseen.merge_report({}, ReportedNames(names_by_host={"hyper1": many}))["hyper1"])
+        <= 4096
+    )
 
 
 def test_one_that_is_on_its_way_is_not_there_twice():
@@ -167,7 +174,7 @@ def test_what_is_purged_is_hinted_at_no_more(cloud, opts):
 
 def test_hints_are_written_only_when_they_change(opts):
     heard = ReportedNames(
-        whole={f"hyper{h}": [f"vm{h}-{n}" for n in range(20)] for h in range(1000)}
+        names_by_host={f"hyper{h}": [f"vm{h}-{n}" for n in range(20)] for h in range(1000)}
     )
     lastseen.refresh(opts, heard)
     path = lastseen._file(opts).path

@@ -159,7 +159,7 @@ def test_a_survey_of_the_caller_is_not_repeated(cloud, questions, purpose):
 
 def test_only_rivals_that_a_survey_has_not_asked_are_asked(cloud, questions):
     for host in ("hyper1", "hyper3"):
-        lastseen.refresh(cloud.opts, lastseen.ReportedNames(whole={host: ["web"]}))
+        lastseen.refresh(cloud.opts, lastseen.ReportedNames(names_by_host={host: ["web"]}))
     survey = inventory.survey(cloud.master, ["hyper1", "hyper2"], "virt.presence", ["web"])
     questions.clear()
 

@@ -41,8 +41,8 @@ class Hosts:
         self.asked.append((fun, sorted(targets)))
         replies = {host: self._reply(host, fun, arg, kwarg or {}) for host in sorted(targets)}
         for host in filter(replies.get, self.comes):
-            if cloud.heard is not None and not replies[host].missing:
-                cloud.heard(replies[host])
+            if cloud.on_reply is not None and not replies[host].missing:
+                cloud.on_reply(replies[host])
         return replies
 
     def _reply(self, host, fun, arg, kwarg):
@@ -289,7 +289,7 @@ def test_the_vms_of_a_host_that_was_shut_out_are_shown_as_they_were_last_seen(
     listing.listed(cloud, listing.Look())
     minionkeys.accept(cloud.opts, "gone", "a key")
     lastseen.refresh(
-        cloud.opts, lastseen.ReportedNames(whole={"gone": ["mail"], "deleted": ["old"]})
+        cloud.opts, lastseen.ReportedNames(names_by_host={"gone": ["mail"], "deleted": ["old"]})
     )
 
     assert listing.listed(cloud, listing.Look())["last_seen"] == {"gone": ["mail"]}

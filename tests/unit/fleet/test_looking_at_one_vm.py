@@ -185,7 +185,7 @@ def test_the_host_that_had_a_vm_is_asked_alone_if_it_has_it_still(cloud, monkeyp
 @pytest.mark.parametrize("hinted", [["hyper1"], ["hyper9"], ["hyper1", "hyper2"], []])
 def test_all_are_asked_where_the_hint_is_wrong_or_there_are_more(cloud, monkeypatch, hinted):
     heard = {host: ["web"] for host in hinted}
-    lastseen.refresh(cloud.opts, lastseen.ReportedNames(whole=heard))
+    lastseen.refresh(cloud.opts, lastseen.ReportedNames(names_by_host=heard))
     questions = asked(cloud, monkeypatch)
 
     assert locate(cloud.master, "web", Purpose.READ).host == "hyper2"

@@ -44,8 +44,8 @@ def asked(monkeypatch):
             else:
                 value = pruned(there, arg[0], kwarg.get("step"))
             out[host] = minions.Reply(minion=host, value=value)
-            if cloud.heard is not None:
-                cloud.heard(out[host])
+            if cloud.on_reply is not None:
+                cloud.on_reply(out[host])
         return out
 
     monkeypatch.setattr(minions, "ask", ask)

@@ -348,7 +348,7 @@ def test_while_many_answer_it_is_said_how_many_have(bus, cloud, said, monkeypatc
 
     # Whoever takes each answer says it itself.
     taken = []
-    survey(replace(cloud(is_reading=False), heard=taken.append))
+    survey(replace(cloud(is_reading=False), on_reply=taken.append))
     assert [reply.minion for reply in taken] == HOSTS and len(said) == 1
 
 

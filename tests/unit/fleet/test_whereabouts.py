@@ -168,7 +168,7 @@ def test_the_silent_host_of_a_move_that_is_not_over_does_not_count(stale, source
     ("reply", "reason"),
     [
         (Reply(minion="b", error="libvirt does not answer at qemu:///system"), "libvirt does not"),
-        (Reply(minion="b", missing=True, error="b has given no answer that is signed"), "signed"),
+        (Reply(minion="b", missing=True, error="b sent no signed answer"), "signed"),
         (Reply(minion="b", value={"state": ["up"]}), "b answers virt.presence with"),
         (Reply(minion="b", missing=True), "does not answer"),
     ],
@@ -262,7 +262,7 @@ def test_a_target_that_has_taken_nothing_is_no_place_where_the_vm_was_last_seen(
     two.put("web", "h1", state="shutdown")
     two.swallows.add("h2")
     # A look while it was on its way has seen it there.
-    seen = lastseen.ReportedNames(whole={"h1": ["web"], "h2": ["web"]})
+    seen = lastseen.ReportedNames(names_by_host={"h1": ["web"], "h2": ["web"]})
     two.after["h1", "virt.migrate"] = lambda: lastseen.refresh(master.opts, seen)
 
     with pytest.raises(moveexecutor.MoveFailed, match="on h1 as before"):

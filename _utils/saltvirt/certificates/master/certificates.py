@@ -182,7 +182,7 @@ def revoke(cloud: Cloud, serial: str, now: datetime) -> dict[str, Any]:
         comments_by_host = apply_keys(cloud, other_hosts)
     except MasterError as failed:
         error = MasterError(
-            f"{serial}: revoked, but not every other host has heard: {failed}; run salt-run "
+            f"{serial}: revoked, but not every other host was updated: {failed}; run salt-run "
             f"virt_pki.revoke {serial} again"
         )
         error.table = {"revoked": [serial], **getattr(failed, "table", {})}

@@ -21,20 +21,9 @@ from saltvirt.core.salt import compat
 _MAX_DUPLICATES = 20
 
 
-def hosts(
-    cloud: Cloud,
-    where: str | None = None,
-    host: str | None = None,
-) -> list[str]:
-    """
-    Return the ids of the hypervisors.
-
-    where
-        A compound target that narrows the list.
-    host
-        The only hypervisor to return.
-    """
-    return narrow(cloud, all_hosts(cloud), where, host)
+def hosts(cloud: Cloud, host: str | None = None) -> list[str]:
+    """Return the ids of the hypervisors, or of ``host`` alone."""
+    return narrow(cloud, all_hosts(cloud), host=host)
 
 
 def require_host(cloud: Cloud, host: str | None) -> str:
@@ -71,7 +60,14 @@ def allowed_hosts(cloud: Cloud) -> list[str]:
 def narrow(
     cloud: Cloud, host_ids: list[str], where: str | None = None, host: str | None = None
 ) -> list[str]:
-    """Return the hypervisors that a call means; see :func:`hosts`."""
+    """
+    Return the hypervisors that a call means; raise BadArgument if there are none.
+
+    where
+        A compound target that narrows the list.
+    host
+        The only hypervisor to return.
+    """
     if host is not None:
         return [_require_listed(host_ids, host)]
     if where is None:
@@ -139,7 +135,7 @@ def _report_unresponsive(
     silent_since = unresponsive.record_silence(
         cloud.opts, asked_hosts, unresponsive_hosts, members.has
     )
-    if cloud.silence.take_in(asked_hosts, unresponsive_hosts):
+    if cloud.silence.record(asked_hosts, unresponsive_hosts):
         cloud.progress(
             "Asked",
             detail=unresponsive.silence_line(
@@ -151,9 +147,9 @@ def _report_unresponsive(
 def refresh_hints(cloud: Cloud, report: lastseen.ReportedNames) -> None:
     """Refresh the hints with a survey's names; refuse VMs that would pass for hypervisors."""
     lastseen.refresh(cloud.opts, report)
-    if report.whole:
+    if report.names_by_host:
         members = cloud.members
-        membership.refuse_guests(members, membership.find_guests(members, report.whole))
+        membership.refuse_guests(members, membership.find_guests(members, report.names_by_host))
 
 
 def extract_names(
@@ -161,15 +157,23 @@ def extract_names(
 ) -> lastseen.ReportedNames | None:
     """Return the names in the answers to a question; None if it is not about names."""
     if fun == "virt.host_info":
-        return lastseen.ReportedNames(whole={host: info.vms for host, info in answers.items()})
+        return lastseen.ReportedNames(
+            names_by_host={host: info.vms for host, info in answers.items()}
+        )
     if fun == "virt.full_info":
-        return lastseen.ReportedNames(whole={host: info.vm_info for host, info in answers.items()})
+        return lastseen.ReportedNames(
+            names_by_host={host: info.vm_info for host, info in answers.items()}
+        )
     if fun == "virt.vms":
-        return lastseen.ReportedNames(whole={host: info.names for host, info in answers.items()})
+        return lastseen.ReportedNames(
+            names_by_host={host: info.names for host, info in answers.items()}
+        )
     if fun == "virt.vm_state":
-        return lastseen.ReportedNames(whole=answers)
+        return lastseen.ReportedNames(names_by_host=answers)
     if fun == "virt.presence":
-        return lastseen.ReportedNames(name=arg[0], one=presence.from_answers(answers, arg[0]))
+        return lastseen.ReportedNames(
+            name=arg[0], presence_by_host=presence.from_answers(answers, arg[0])
+        )
     return None
 
 
@@ -193,10 +197,10 @@ def overview(
         Called with each reply as it comes, readable or not.
     """
     asked_hosts = hosts(cloud, host=host) if targets is None else targets
-    asking_cloud = cloud if on_reply is None else replace(cloud, heard=on_reply)
+    asking_cloud = cloud if on_reply is None else replace(cloud, on_reply=on_reply)
     result = survey(asking_cloud, asked_hosts, fun, kwarg=kwarg)
     reported_names = extract_names(fun, (), result.answers)
-    names_by_host = reported_names.whole if reported_names else {}
+    names_by_host = reported_names.names_by_host if reported_names else {}
     hints_by_host = lastseen.read_all(cloud.opts)
     last_seen = {
         host: hints_by_host[host] for host in sorted(result.reasons()) if host in hints_by_host
@@ -239,7 +243,7 @@ def join_surveys(first_survey: Survey, second_survey: Survey) -> Survey:
     second_hosts = {*second_survey.answers, *second_survey.failed, *second_survey.unreachable}
     return Survey(
         answers={**first_survey.answers, **second_survey.answers},
-        said={**first_survey.said, **second_survey.said},
+        raw_answers={**first_survey.raw_answers, **second_survey.raw_answers},
         unreachable=sorted(
             {*first_survey.unreachable} - second_hosts | {*second_survey.unreachable}
         ),

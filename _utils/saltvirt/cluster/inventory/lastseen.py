@@ -26,15 +26,15 @@ class ReportedNames:
     """
     The names in the answers of a survey.
 
-    whole
+    names_by_host
         ``{host: names}`` of hosts that listed all their VMs.
-    one
+    presence_by_host
         ``{host: VmPresence}`` of one name, :attr:`name`.
     """
 
-    whole: dict[str, Collection[str]] = field(default_factory=dict)
+    names_by_host: dict[str, Collection[str]] = field(default_factory=dict)
     name: str = ""
-    one: dict[str, VmPresence] = field(default_factory=dict)
+    presence_by_host: dict[str, VmPresence] = field(default_factory=dict)
 
 
 def merge_report(
@@ -46,9 +46,9 @@ def merge_report(
     A name that another host reports does not change that: it may be another VM, or a lie.
     """
     out = {host: set(names) for host, names in names_by_host.items()}
-    for host, names in report.whole.items():
+    for host, names in report.names_by_host.items():
         out[host] = set(sorted(filter(_is_name, names))[:_MAX_NAMES_PER_HOST])
-    for host, sighting in report.one.items():
+    for host, sighting in report.presence_by_host.items():
         host_names = out.setdefault(host, set())
         (host_names.add if sighting.is_its_own else host_names.discard)(report.name)
     return _sort_names(out)
@@ -86,7 +86,7 @@ def record_absence(opts: Mapping[str, Any], name: str, host: str) -> None:
     """Record that a host does not have a VM; the hints of other hosts stay."""
     _file(opts).change(
         lambda names_by_host: merge_report(
-            names_by_host, ReportedNames(name=name, one={host: VmPresence()})
+            names_by_host, ReportedNames(name=name, presence_by_host={host: VmPresence()})
         ),
     )
 

@@ -9,7 +9,7 @@ from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen, presence, whereabouts
 from saltvirt.cluster.inventory.presence import VmPresence
 from saltvirt.cluster.inventory.surveys import Survey
-from saltvirt.cluster.inventory.whereabouts import Asked, Purpose, Whereabouts
+from saltvirt.cluster.inventory.whereabouts import Purpose, Scope, Whereabouts
 from saltvirt.cluster.rpc import minions, unresponsive
 from saltvirt.core import wire
 from saltvirt.core.errors import NameTaken, VirtError
@@ -49,11 +49,11 @@ def locate(
     answers has it, both as the purpose demands.
     """
     rule = whereabouts.RULES[purpose]
-    if survey is None and rule.asked is Asked.LAST_SEEN_FIRST:
+    if survey is None and rule.scope is Scope.LAST_SEEN_FIRST:
         running = _find_running(cloud, name)
         if running is not None:
             return running
-    if rule.asked is not Asked.RIVALS or (survey is not None and not host):
+    if rule.scope is not Scope.RIVALS or (survey is not None and not host):
         survey = survey or _survey_all(cloud, name)
     else:
         survey = _survey_rivals(cloud, name, host, survey)
@@ -186,8 +186,10 @@ def _find_suspects(
         )
 
     lastseen.drop_unknown_hosts(opts, is_known)
-    moved_to = {seen.moved_to for seen in presence_by_host.values() if seen.moved_to}
-    if moved_to and not any(seen.is_its_own for seen in presence_by_host.values()):
+    moved_to = {
+        vm_presence.moved_to for vm_presence in presence_by_host.values() if vm_presence.moved_to
+    }
+    if moved_to and not any(vm_presence.is_its_own for vm_presence in presence_by_host.values()):
         moved_to |= reasons_by_host.keys()
     else:
         moved_to = set()

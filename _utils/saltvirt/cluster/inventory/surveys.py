@@ -43,7 +43,7 @@ class Survey:
     """
     The hosts' answers, the hosts without one, and the VMs that are on several hosts.
 
-    said
+    raw_answers
         The raw answers, to show to users.
     last_seen
         ``{host: names}`` of the VMs last seen on hosts that gave no answer.
@@ -52,7 +52,7 @@ class Survey:
     """
 
     answers: dict[str, Any]
-    said: dict[str, Any] = field(default_factory=dict)
+    raw_answers: dict[str, Any] = field(default_factory=dict)
     unreachable: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     duplicates: dict[str, list[str]] = field(default_factory=dict)
@@ -101,7 +101,7 @@ def from_replies(fun: str, replies: Mapping[str, Reply]) -> Survey:
     silent = {host: reply for host, reply in replies.items() if reply.missing}
     return Survey(
         answers=answers,
-        said={host: values_by_host[host] for host in answers},
+        raw_answers={host: values_by_host[host] for host in answers},
         unreachable=[*silent],
         failed={
             **{host: r.reason for host, r in replies.items() if not (r.ok or r.missing)},

@@ -52,7 +52,7 @@ class Purpose(Enum):
     REPORT = auto()
 
 
-class Asked(Enum):
+class Scope(Enum):
     """The hosts to ask: all, the one that last had the VM, or the named one and its rivals."""
 
     ALL = auto()
@@ -73,7 +73,7 @@ class Rule:
     """
     What one purpose demands.
 
-    asked
+    scope
         The hosts to ask. ``LAST_SEEN_FIRST`` asks all if that host does not report that it runs the
         VM. ``RIVALS`` are the hosts on which the VM was last seen; without rivals no host is asked.
     other_host
@@ -91,7 +91,7 @@ class Rule:
         The option by which an operator says that hosts out of reach do not have the VM.
     """
 
-    asked: Asked = Asked.ALL
+    scope: Scope = Scope.ALL
     other_host: Refused = Refused.ALWAYS
     out_of_reach: Refused = Refused.ALWAYS
     must_exist: bool = False
@@ -102,18 +102,18 @@ class Rule:
 
 RULES: Mapping[Purpose, Rule] = {
     Purpose.READ: Rule(
-        asked=Asked.LAST_SEEN_FIRST, out_of_reach=Refused.UNLESS_RUNNING, must_exist=True
+        scope=Scope.LAST_SEEN_FIRST, out_of_reach=Refused.UNLESS_RUNNING, must_exist=True
     ),
     Purpose.ACT: Rule(out_of_reach=Refused.UNLESS_RUNNING, must_exist=True),
     Purpose.MOVE: Rule(
-        asked=Asked.RIVALS,
+        scope=Scope.RIVALS,
         other_host=Refused.UNLESS_RUNNING,
         out_of_reach=Refused.UNLESS_RUNNING,
         must_exist=True,
     ),
     Purpose.REMOVE: Rule(must_exist=True),
     Purpose.CREATE: Rule(counts_order=True, counts_move=True, override="force"),
-    Purpose.AUTHORIZE: Rule(asked=Asked.RIVALS, override="replace"),
+    Purpose.AUTHORIZE: Rule(scope=Scope.RIVALS, override="replace"),
     Purpose.REPORT: Rule(
         other_host=Refused.NEVER,
         out_of_reach=Refused.NEVER,

@@ -48,28 +48,28 @@ class Silence:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._since: dict[str, float] = {}
+        self._reported: set[str] = set()
 
-    def take_in(self, asked_hosts: Iterable[str], silent: Collection[str]) -> set[str]:
+    def record(self, asked_hosts: Iterable[str], silent: Collection[str]) -> set[str]:
         """Record which hosts timed out; return those that timed out for the first time."""
         now = time.monotonic()
         with self._lock:
             # A host that was not awaited now keeps its former time.
-            before = {h: at for h, at in self._found.items() if now - at <= _ANEW_S}
+            before = {h: at for h, at in self._since.items() if now - at <= _ANEW_S}
             for host in asked_hosts:
-                self._found.pop(host, None)
-            self._found |= {host: before.get(host, now) for host in silent}
-            newly_silent = set(silent) - self._told
-            self._told |= newly_silent
+                self._since.pop(host, None)
+            self._since |= {host: before.get(host, now) for host in silent}
+            newly_silent = set(silent) - self._reported
+            self._reported |= newly_silent
         return newly_silent
 
     def hosts(self) -> tuple[set[str], set[str]]:
         """Return the hosts that timed out just now, and those that timed out some time ago."""
         now = time.monotonic()
         with self._lock:
-            late = {host for host, at in self._found.items() if now - at > _ANEW_S}
-            return set(self._found) - late, late
+            late = {host for host, at in self._since.items() if now - at > _ANEW_S}
+            return set(self._since) - late, late
 
 
 def choose_wait(

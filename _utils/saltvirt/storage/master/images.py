@@ -33,7 +33,7 @@ def show_images(cloud: Cloud, host: str | None) -> dict[str, Any]:
     survey = survey_images(cloud, host)
     if not survey.answers:
         raise survey.silence()
-    return {**survey.said, **survey.beside()}
+    return {**survey.raw_answers, **survey.beside()}
 
 
 def pull(
@@ -90,7 +90,7 @@ def _with_reply_count(cloud: Cloud, verb: str, hosts: Collection[str]) -> Cloud:
             last_shown[0] = now
             cloud.progress(verb, detail=pace.text(len(answered_hosts), "hypervisors"))
 
-    return replace(cloud, heard=count)
+    return replace(cloud, on_reply=count)
 
 
 def _read_replies(

@@ -43,7 +43,7 @@ def give_up(cloud: Cloud, order: LockedRecord) -> PendingJob:
         return PendingJob()
     answer = minions.refuse(cloud, host, order_id)
     if answer is None:
-        cloud.silence.take_in([host], [host])
+        cloud.silence.record([host], [host])
         return PendingJob(reasons={host: "it cannot be told that the order was given up"})
     if answer == minions.RUNNING:
         return PendingJob(reasons={host: "it is still working on it"}, is_running=True)
