@@ -174,6 +174,11 @@ class Whereabouts:
         vm_presence = self.presence_by_host[host]
         return vm_presence.is_complete and vm_presence.state in RUNNING_STATES
 
+    def is_no_stale_copy(self, host: str) -> bool:
+        """Return whether a named host has nothing of the VM, or runs it."""
+        vm_presence = self.presence_by_host.get(host, VmPresence())
+        return bool(host) and (not vm_presence.is_trace or self.runs_on(host))
+
     def out_of_reach(self, rule: Rule) -> dict[str, str]:
         """
         Return ``{host: reason}`` of the hosts out of reach that count by a rule.
@@ -221,10 +226,8 @@ def decide(vm: Whereabouts, purpose: Purpose, host: str = "", outcome_text: str 
 
 def _choose_host(vm: Whereabouts, rule: Rule, named_host: str) -> str:
     """Return the only host on which a VM can be; if no host has it, a host with a part of it."""
-    if named_host and rule.other_host is Refused.UNLESS_RUNNING:
-        vm_presence = vm.presence_by_host.get(named_host)
-        if vm_presence is None or not vm_presence.is_trace or vm.runs_on(named_host):
-            return named_host
+    if rule.other_host is Refused.UNLESS_RUNNING and vm.is_no_stale_copy(named_host):
+        return named_host
     hosts = vm.hosts
     if len(hosts) > 1:
         raise NameTaken(presence.several_message(vm.name, hosts))
