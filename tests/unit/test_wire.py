@@ -240,7 +240,7 @@ def test_a_host_that_cannot_be_read_could_not_be_asked(
     found = inventory.survey(cloud, replies, fun, ["web1"])
 
     assert list(found.answers) == ["h1"] and list(found.failed) == ["h2"]
-    assert found.said == {"h1": whole}
+    assert found.raw_answers == {"h1": whole}
     assert f"h2 answers {fun} with something" in found.failed["h2"]
     assert f"{where} {how}" in found.failed["h2"] and "\n" not in found.failed["h2"]
 
