@@ -74,7 +74,7 @@ MANY_NAMES = {
     "cluster/membership.py": 16,
     "cluster/orders.py": 19,
     "core/arguments.py": 29,
-    "core/errors.py": 18,
+    "core/errors.py": 20,
     "core/files.py": 19,
     "core/journal/records.py": 13,
     "core/options/config.py": 16,

@@ -160,7 +160,8 @@ def test_a_console_that_cannot_be_read_does_not_hide_the_error(cloud, monkeypatc
     failure = silent(cloud, monkeypatch)
 
     assert "console" not in failure
-    wanted = "no console log of 'web'" if isinstance(said, ValueError) else "hyper1 did not answer"
+    reason = "no console log of 'web'" if isinstance(said, ValueError) else "its answer is not text"
+    wanted = f"hyper1: {reason}"
     assert failure["console_error"] == wanted
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.cluster.rpc.hostcommands import act
 from saltvirt.core import arguments, wire
 from saltvirt.core.model import Requirements
@@ -62,7 +63,7 @@ def request(cloud: Cloud, source: str, name: str, options: Mapping[str, Any]) ->
     arguments.vm_name(source)
     arguments.vm_name(name)
     minionkeys.refuse_reserved(cloud.opts, name)
-    host = inventory.locate(cloud, source)
+    host = locate(cloud, source, Purpose.ACT).host
     fun = "virt.migration_info"
     info = wire.read(host, fun, MigrationInfo, act(cloud, host, fun, source))
     return CloneRequest(

@@ -1,12 +1,12 @@
 """Show how to reach a VM, and what its console prints, wherever the VM is."""
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import locate
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.cluster.rpc import hostcommands, minions
 from saltvirt.core import guestaccess, terminal, wire
 from saltvirt.core.errors import VirtError
@@ -69,7 +69,7 @@ def vm_info(cloud: Cloud, name: str) -> dict[str, Any]:
     login command is made of the host's data, and is never the host's text: an operator will type
     the command.
     """
-    host, fun = locate.locate_for_read(cloud, name), "virt.vm_info"
+    host, fun = locate(cloud, name, Purpose.READ).host, "virt.vm_info"
     answer = hostcommands.act(cloud, host, fun, name)
     wire.read(host, fun, dict[str, ShownVm], answer)
     # The host was asked about this VM only.
@@ -122,8 +122,8 @@ def console(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
     except VirtError as error:
         return {"console_error": str(error), "console_command": command}
     if not reply.ok or not isinstance(reply.value, str):
-        reason = reply.error or f"{host} did not answer"
-        return {"console_error": terminal.one_line(reason), "console_command": command}
+        reason = terminal.one_line(reply.reason or "its answer is not text")
+        return {"console_error": f"{host}: {reason}", "console_command": command}
     lines = terminal.tail(reply.value, CONSOLE_LINES)
     return {"console": lines, "console_command": command}
 
@@ -141,16 +141,9 @@ def console_lines(cloud: Cloud, host: str, name: str) -> list[str]:
 
 def console_log(cloud: Cloud, name: str, lines: int) -> str:
     """Return the last lines of a VM's console, safe to show, wherever the VM is."""
-    host = locate.locate_for_read(cloud, name)
+    host = locate(cloud, name, Purpose.READ).host
     reply = minions.ask(cloud, [host], "virt.console_log", [name, lines])[host]
-    if _OLD in (reply.error or ""):
-        raise hostcommands.HostCommandFailed(
-            f"{host} has an older version of Salt Virt, which does not show consoles: "
-            f"salt {shlex.quote(host)} saltutil.sync_all"
-        )
     if not reply.ok or not isinstance(reply.value, str):
-        reason = terminal.one_line(
-            reply.error or f"it did not answer; see: salt {shlex.quote(host)} test.ping"
-        )
-        raise hostcommands.HostCommandFailed(f"{host}: {reason}")
+        reason = terminal.one_line(reply.reason or "its answer is not text")
+        raise hostcommands.HostCommandFailed(f"{host}: {reason}", kind=reply.kind)
     return "\n".join(terminal.lines(reply.value, lines))

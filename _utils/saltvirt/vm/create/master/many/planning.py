@@ -7,6 +7,7 @@ from functools import cached_property
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen, presence
+from saltvirt.cluster.inventory.whereabouts import Whereabouts
 from saltvirt.core import terminal
 from saltvirt.core.errors import NameTaken, VirtError
 from saltvirt.core.journal import records
@@ -20,6 +21,7 @@ from saltvirt.vm.create.master import deploy, offers
 from saltvirt.vm.create.master.hostbuild import Request
 from saltvirt.vm.create.master.many.lines import first_few, no_place
 from saltvirt.vm.recovery.master import interrupted
+from saltvirt.vm.recovery.master.interrupted import PendingJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,20 +88,24 @@ class Picture:
         return presence.find_similar_names(name, (self._names | self._asked) - {name})
 
     def of(
-        self, request: Request, busy_reasons: Mapping[str, str], noted_hosts: Iterable[str]
+        self, request: Request, pending_job: PendingJob, noted_hosts: Iterable[str]
     ) -> deploy.Hosts:
         """
         Return all hosts' answers on one VM; see
         :func:`saltvirt.vm.create.master.deploy.assess_hosts`.
         """
         name, noted_hosts = request.name, list(noted_hosts)
-        presence_by_host = presence.from_host_info(self.answers, name)
+        presence_by_host = presence.from_answers(self.answers, name)
         # Most names are unknown everywhere, so no host need be asked further.
         is_unknown = name not in self._names and name not in self._elsewhere
-        if is_unknown and not (busy_reasons or noted_hosts):
-            return deploy.Hosts(found=self.found, wanted=self.wanted, seen=presence_by_host)
+        if is_unknown and not (pending_job.reasons or noted_hosts):
+            return deploy.Hosts(
+                found=self.found,
+                wanted=self.wanted,
+                vm=Whereabouts(name=name, presence_by_host=presence_by_host),
+            )
         return deploy.assess_hosts(
-            self._cloud, request, self.found, self.wanted, busy_reasons, noted_hosts
+            self._cloud, request, self.found, self.wanted, pending_job, noted_hosts
         )
 
     def plan(self, requests: Iterable[Requirements], policy: Policy) -> Plan:
@@ -154,22 +160,22 @@ class Picture:
 
 def give_up(
     cloud: Cloud, orders_by_name: Mapping[str, LockedRecord]
-) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+) -> tuple[dict[str, PendingJob], dict[str, str]]:
     """
     Settle moves, and have hosts refuse what interrupted commands ordered.
 
     Returns the results of ``interrupted.give_up`` by name, and ``{name: reason}`` of names with a
     move that cannot be settled now: these VMs are not built, and the others are not affected.
     """
-    busy_reasons, stuck_reasons = {}, {}
+    pending_jobs, stuck_reasons = {}, {}
     for name, order in orders_by_name.items():
         try:
             recovery.settle_order(cloud, order)
         except VirtError as error:
             stuck_reasons[name] = str(error)
         else:
-            busy_reasons[name] = interrupted.give_up(cloud, order)
-    return busy_reasons, stuck_reasons
+            pending_jobs[name] = interrupted.give_up(cloud, order)
+    return pending_jobs, stuck_reasons
 
 
 def sort_names(
@@ -177,7 +183,7 @@ def sort_names(
     requests: Iterable[Request],
     picture: Picture,
     orders_by_name: Mapping[str, LockedRecord],
-    busy_reasons: Mapping[str, Mapping[str, str]],
+    pending_jobs: Mapping[str, PendingJob],
 ) -> SortedNames:
     """
     Return what becomes of each name, after settling what interrupted commands left.
@@ -191,13 +197,16 @@ def sort_names(
     for request in requests:
         name, order = request.name, orders_by_name.get(request.name)
         noted_hosts = interrupted.order_hosts(order) if order else []
-        hosts = picture.of(request, busy_reasons.get(name, {}), noted_hosts)
+        hosts = picture.of(request, pending_jobs.get(name, PendingJob()), noted_hosts)
+        presence_by_host = hosts.vm.presence_by_host
         complete_hosts = [
-            host for host, vm_presence in hosts.seen.items() if vm_presence.is_complete
+            host for host, vm_presence in presence_by_host.items() if vm_presence.is_complete
         ]
         try:
             settle_text = (
-                interrupted.settle(cloud.opts, order, hosts.seen, hosts.unheard) if order else ""
+                interrupted.settle(cloud.opts, order, presence_by_host, hosts.vm.may_have)
+                if order
+                else ""
             )
             if len(complete_hosts) == 1:
                 difference = describe_difference(
@@ -208,7 +217,7 @@ def sort_names(
                     [f"{name!r} is on {complete_hosts[0]} with {difference}"] if difference else []
                 )
                 continue
-            deploy.refuse_taken(hosts, name, settle_text)
+            deploy.refuse_taken(hosts.vm, settle_text)
         except NameTaken as error:
             out.taken[name] = str(error)
             continue

@@ -129,11 +129,11 @@ def _check(cloud: Cloud, call: Call) -> Policy:
 def _make_plan(cloud: Cloud, call: Call, claims: Mapping[str, Claim]) -> DeployPlan:
     policy = _check(cloud, call)
     orders_by_name = {name: claim.order for name, claim in claims.items()}
-    busy_reasons, stuck_reasons = give_up(cloud, orders_by_name)
+    pending_jobs, stuck_reasons = give_up(cloud, orders_by_name)
     required = {request.name: request.required() for request in call.requests}
     picture = Picture(cloud, call.requests, required.values(), policy)
     settled_requests = [request for request in call.requests if request.name not in stuck_reasons]
-    names = sort_names(cloud, settled_requests, picture, orders_by_name, busy_reasons)
+    names = sort_names(cloud, settled_requests, picture, orders_by_name, pending_jobs)
     names.taken.update(stuck_reasons)
     plan = picture.plan([required[new_request.name] for new_request in names.new], policy)
     cloud.progress("Placing", detail=_describe_plan(plan, names))
