@@ -11,7 +11,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.seeding import credentials
-from saltvirt.xml import METADATA_NS, parse, to_text
+from saltvirt.xml import METADATA_NS, element, parse, to_text
 from saltvirt.xml.domain import disk, domain, metadata
 from saltvirt.xml.edit import copied, newer, readdomain
 
@@ -160,7 +160,7 @@ def test_nothing_in_a_domain_breaks_reading_it(data):
         reader(readdomain.domain(text))
     found = domain.read(readdomain.domain(text))
     # What was read of it can be built, and says the same again.
-    assert domain.read(parse(to_text(domain.element(found)))) == found
+    assert domain.read(parse(to_text(element.build(found)))) == found
 
 
 _NIC = "<interface type='bridge'><mac address='52:54:00:00:00:0{}'/></interface>"

@@ -2,36 +2,40 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.core.arguments import vcpus
-from saltvirt.xml import flag, leaf, switch, tag, texts, yes_no
+from saltvirt.xml import element, flag, texts
 from saltvirt.xml.edit.merging import merge
+from saltvirt.xml.fields import YES_NO, attribute, bag, children, text
 
 _ATTRIBUTES = ("placement", "cpuset", "current")
 # The keys of a call's `cpu` that are read here.
 _OWN = (*_ATTRIBUTES, "maximum", "vcpus", "iothreads")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("vcpu")
 class Vcpu:
     """The state of one virtual CPU."""
 
-    id: str
-    enabled: bool | None = None
-    hotpluggable: bool | None = None
-    order: str | None = None
+    id: str = attribute("@id", missing="")
+    enabled: bool | None = attribute("@enabled", YES_NO, default=None)
+    hotpluggable: bool | None = attribute("@hotpluggable", YES_NO, default=None)
+    order: str | None = attribute("@order", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare()
 class Vcpus:
     """The virtual CPUs that a VM can have; ``attributes`` are those of <vcpu>."""
 
-    maximum: str
-    attributes: dict[str, str] = field(default_factory=dict)
-    listed: tuple[Vcpu, ...] = ()
-    iothreads: str | None = None
+    maximum: str = text("vcpu", missing="1")
+    attributes: dict[str, str] = bag("vcpu", default_factory=dict)
+    listed: tuple[Vcpu, ...] = children("vcpus", default=())
+    iothreads: str | None = text("iothreads", default=None)
+
+
+build, read = element.build_parts, element.reader(Vcpus)
 
 
 def from_call(cpu: int | Mapping[str, Any]) -> Vcpus:
@@ -66,51 +70,10 @@ def _vcpu(number: object, state: Mapping[str, Any]) -> Vcpu:
     return Vcpu(id=str(number), **flags, order=order)
 
 
-def build(vcpus_: Vcpus) -> list[ET.Element]:
-    """Return the elements, in libvirt's order."""
-    rows = [
-        tag(
-            "vcpu",
-            {
-                "id": vcpu.id,
-                "enabled": yes_no(vcpu.enabled),
-                "hotpluggable": yes_no(vcpu.hotpluggable),
-                "order": vcpu.order,
-            },
-        )
-        for vcpu in vcpus_.listed
-    ]
-    elements = [
-        tag("vcpu", vcpus_.attributes, text=vcpus_.maximum),
-        tag("vcpus", None, *rows) if rows else None,
-        leaf("iothreads", vcpus_.iothreads),
-    ]
-    return [element for element in elements if element is not None]
-
-
 def most(root: ET.Element) -> int:
     """Return the number of virtual CPUs that a domain can have; libvirt's default is one."""
     text = (root.findtext("vcpu") or "").strip()
     return int(text) if text.isdecimal() else 1
-
-
-def read(root: ET.Element) -> Vcpus:
-    """Return the virtual CPUs of a domain; libvirt's default is one."""
-    element = root.find("vcpu")
-    return Vcpus(
-        maximum=(element.text if element is not None else None) or "1",
-        attributes=dict(element.attrib) if element is not None else {},
-        listed=tuple(
-            Vcpu(
-                id=child.get("id", ""),
-                enabled=switch(child.get("enabled")),
-                hotpluggable=switch(child.get("hotpluggable")),
-                order=child.get("order"),
-            )
-            for child in root.iterfind("vcpus/vcpu")
-        ),
-        iothreads=root.findtext("iothreads") or None,
-    )
 
 
 def apply_changes(current: Vcpus, changes: int | Mapping[str, Any]) -> Vcpus:

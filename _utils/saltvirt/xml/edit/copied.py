@@ -63,7 +63,7 @@ def disks(root: ET.Element) -> list[disk.Disk]:
 
 def seed(root: ET.Element) -> str | None:
     """Return the target of a VM's seed disk, None if it has none."""
-    noted_path = metadata.read(root.find("metadata")).seed
+    noted_path = metadata.read(root).seed
     seed_serial = disk.seed("", "").serial
     for vm_disk in disks(root):
         if vm_disk.serial == seed_serial or (noted_path and vm_disk.path == noted_path):
@@ -206,14 +206,13 @@ def definition(text: str, settings: CopySettings) -> str:
 
 def _replace_notes(root: ET.Element, notes: metadata.Notes) -> None:
     """Replace our notes by the copy's; other metadata stays."""
-    (notes_element,) = metadata.build(notes)
     metadata_element = root.find("metadata")
     if metadata_element is None:
         metadata_element = tag("metadata")
         root.append(metadata_element)
     for child in metadata_element.findall(f"{{{METADATA_NS}}}vm"):
         metadata_element.remove(child)
-    metadata_element.append(notes_element)
+    metadata_element.append(metadata.build(notes))
 
 
 def _set_sources(root: ET.Element, settings: CopySettings) -> None:

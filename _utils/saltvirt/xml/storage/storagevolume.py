@@ -8,8 +8,9 @@ from typing import Any
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.units import size_bytes
-from saltvirt.xml import leaf, tag
+from saltvirt.xml import element, tag
 from saltvirt.xml.domain import disk
+from saltvirt.xml.fields import Form, attribute, child, presence, tagged, text, value
 from saltvirt.xml.storage import permissions
 
 TYPES = ("file", "block", "dir", "network", "netdir", "ploop")
@@ -20,28 +21,50 @@ _WITH_HEADERS = "bochs cloop dmg vpc vdi vhd ploop cow qcow qcow2 qed vmdk".spli
 _MOST = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _write_bytes(size: ET.Element, amount: int) -> None:
+    size.set("unit", "bytes")
+    size.text = str(amount)
+
+
+# A size as libvirt writes it.
+_BYTES = Form(lambda size: int(size.text) if size.text else None, _write_bytes)
+
+
+@element.declare("backingStore")
 class Backing:
     """The file below a volume."""
 
-    path: str
-    format: str | None = None
+    path: str = text("path", is_needed=True)
+    format: str | None = attribute("format/@type", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("volume")
 class Volume:
     """The content of a <volume>; sizes in bytes. libvirt sets ``key`` and ``path``."""
 
-    name: str
-    type: str | None = None
-    key: str | None = None
-    capacity: int
-    allocation: int | None = None
-    path: str | None = None
-    format: str | None = None
-    permissions: dict[str, str] | None = None
-    is_nocow: bool = False
-    backing: Backing | None = None
+    type: str | None = attribute("@type", default=None)
+    name: str = text("name", missing="")
+    key: str | None = text("key", default=None)
+    capacity: int = value("capacity", _BYTES, missing=0)
+    allocation: int | None = value("allocation", _BYTES, default=None)
+    path: str | None = text("target/path", default=None)
+    format: str | None = attribute("target/format/@type", default=None)
+    permissions: dict[str, str] | None = tagged(
+        "target/permissions", *permissions.KEYS, form=permissions.FORM, default=None
+    )
+    is_nocow: bool = presence("target/nocow", default=False)
+    backing: Backing | None = child(default=None)
+
+
+read = element.reader(Volume)
+
+
+def build(volume: Volume) -> ET.Element:
+    """Return the <volume>, with the <target> that libvirt's schema demands, even an empty one."""
+    volume_element = element.build(volume)
+    if volume_element.find("target") is None:
+        volume_element.append(tag("target"))
+    return volume_element
 
 
 def from_call(
@@ -96,66 +119,6 @@ def _backing(value: object) -> Backing | None:
             "backing_store", "give its path and its format: a format that is guessed is unsafe"
         )
     return Backing(path=str(options["path"]), format=str(options["format"]))
-
-
-def build(volume: Volume) -> ET.Element:
-    """Return the <volume>."""
-    allocation = volume.allocation
-    return tag(
-        "volume",
-        {"type": volume.type},
-        tag("name", text=volume.name),
-        leaf("key", volume.key),
-        tag("capacity", {"unit": "bytes"}, text=volume.capacity),
-        None if allocation is None else tag("allocation", {"unit": "bytes"}, text=allocation),
-        tag(
-            "target",
-            None,
-            leaf("path", volume.path),
-            _format(volume.format),
-            permissions.build(volume.permissions),
-            tag("nocow") if volume.is_nocow else None,
-        ),
-        None
-        if volume.backing is None
-        else tag(
-            "backingStore",
-            None,
-            tag("path", text=volume.backing.path),
-            _format(volume.backing.format),
-        ),
-    )
-
-
-def _format(kind: str | None) -> ET.Element | None:
-    return None if kind is None else tag("format", {"type": kind})
-
-
-def read(root: ET.Element) -> Volume:
-    """Return the content of a <volume>, as libvirt writes it: sizes in bytes."""
-    target, backing = root.find("target"), root.find("backingStore")
-    below = None if backing is None else backing.findtext("path")
-    return Volume(
-        name=root.findtext("name", ""),
-        type=root.get("type"),
-        key=root.findtext("key"),
-        capacity=int(root.findtext("capacity", "0")),
-        allocation=_whole(root.findtext("allocation")),
-        path=root.findtext("target/path"),
-        format=_read_format(target),
-        permissions=permissions.read(root.find("target/permissions")),
-        is_nocow=root.find("target/nocow") is not None,
-        backing=Backing(path=below, format=_read_format(backing)) if below else None,
-    )
-
-
-def _whole(text: str | None) -> int | None:
-    return None if text is None else int(text)
-
-
-def _read_format(element: ET.Element | None) -> str | None:
-    kind = None if element is None else element.find("format")
-    return None if kind is None else kind.get("type")
 
 
 def describe(volume: Volume, used_by: list[str]) -> dict[str, Any]:

@@ -1,0 +1,273 @@
+"""
+The fields of a declared element: the place of each value in the XML, and its form there.
+
+A path leads from the declared element to the one with the value: ``.``, ``mac``, ``source/host``.
+As in dataclasses, ``default`` is the value without an argument, and a field without a default must
+be given. What the XML lacks is read as None, and None is not written. An element that several
+fields share is written once, at the place of the first.
+"""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field
+from operator import methodcaller
+from typing import Any, NamedTuple
+
+from saltvirt.xml import kib, on_off, switch, texts, yes_no
+
+
+class Codec(NamedTuple):
+    """How an attribute is a value: from the text or None, and to a text or None."""
+
+    load: Callable[[str | None], Any]
+    dump: Callable[[Any], object]
+
+
+class Form(NamedTuple):
+    """How an element is a value: from the element, and into a new one."""
+
+    load: Callable[[ET.Element], Any]
+    dump: Callable[[ET.Element, Any], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """
+    A field's place and form.
+
+    path
+        The elements down to the value, or to the parent of the values.
+    form
+        None for a child, whose class the annotation names.
+    tags
+        The names of the elements of a field with several values.
+    is_tagged
+        Whether each of several values goes with the name of its element.
+    missing
+        The value of an element that the XML lacks.
+    missing_as
+        The field that has that value.
+    omitted
+        A value that is not written.
+    is_needed
+        Whether an element without this part counts as missing.
+    """
+
+    path: tuple[str, ...]
+    form: Form | None = None
+    is_several: bool = False
+    tags: tuple[str, ...] = ()
+    is_tagged: bool = False
+    missing: Any = None
+    missing_as: str | None = None
+    omitted: Any = None
+    is_needed: bool = False
+
+
+YES_NO = Codec(switch, yes_no)
+ON_OFF = Codec(switch, on_off)
+# A boolean that is written only if it is true.
+YES = Codec(lambda text: switch(text) is True, lambda value: yes_no(value or None))
+INTEGER = Codec(lambda text: int(text) if text else None, str)
+
+
+def _own_text(element: ET.Element) -> str | None:
+    # Before the first of other elements there is only indentation.
+    return (element.text or None) if not len(element) else None
+
+
+def _set_text(element: ET.Element, value: object) -> None:
+    element.text = texts({element.tag: value})[element.tag]
+
+
+def _set_attributes(element: ET.Element, value: Any) -> None:
+    element.attrib.update(texts(value))
+
+
+def _set_kib(element: ET.Element, value: object) -> None:
+    element.set("unit", "KiB")
+    _set_text(element, value)
+
+
+TEXT = Form(_own_text, _set_text)
+ATTRIBUTES = Form(lambda element: dict(element.attrib), _set_attributes)
+KIB = Form(lambda element: kib(element.text, element.get("unit")), _set_kib)
+
+
+def kib_attribute(name: str) -> Form:
+    """Return the form of an amount of memory in an attribute, with another one for the unit."""
+
+    def dump(element: ET.Element, content: object) -> None:
+        _set_attributes(element, {name: content, "unit": "KiB"})
+
+    return Form(lambda element: kib(element.get(name), element.get("unit")), dump)
+
+
+def in_attribute(name: str, missing: str = "") -> Form:
+    """Return the form of an element whose value is an attribute."""
+
+    def dump(element: ET.Element, content: object) -> None:
+        _set_attributes(element, {name: content})
+
+    return Form(methodcaller("get", name, missing), dump)
+
+
+def tuple_of(*names: str) -> Form:
+    """Return the form of an element whose value is a tuple of attributes."""
+
+    def dump(element: ET.Element, value: Any) -> None:
+        _set_attributes(element, dict(zip(names, value, strict=True)))
+
+    return Form(lambda element: tuple(map(element.get, names)), dump)
+
+
+def value(
+    path: str,
+    form: Form,
+    *,
+    missing: Any = None,
+    missing_as: str | None = None,
+    default: Any = MISSING,
+    is_needed: bool = False,
+) -> Any:
+    """
+    Return the field of an element's value in a form.
+
+    missing
+        The value that is read instead of None.
+    missing_as
+        The field whose value is read instead of None.
+    """
+    if missing is not None:
+        form = Form(_or(form.load, missing), form.dump)
+    part = Part(
+        path=_steps(path), form=form, missing=missing, missing_as=missing_as, is_needed=is_needed
+    )
+    return _field(part, default)
+
+
+def _or(load: Callable[[ET.Element], Any], missing: Any) -> Callable[[ET.Element], Any]:
+    def load_or_missing(element: ET.Element) -> Any:
+        content = load(element)
+        return missing if content is None else content
+
+    return load_or_missing
+
+
+def text(
+    path: str = ".", *, missing: str | None = None, default: Any = MISSING, is_needed: bool = False
+) -> Any:
+    """
+    Return the field of an element's text; an empty text is none.
+
+    is_needed
+        Whether an element without the text counts as missing.
+    """
+    return value(path, TEXT, missing=missing, default=default, is_needed=is_needed)
+
+
+def attribute(
+    path: str,
+    codec: Codec | None = None,
+    *,
+    missing: Any = None,
+    default: Any = MISSING,
+    repr: bool = True,
+) -> Any:
+    """
+    Return the field of an attribute.
+
+    path
+        Its name after those of the elements, such as ``@type`` or ``mac/@address``.
+    codec
+        For a value that is no text.
+    """
+    elements, _at, name = path.rpartition("@")
+
+    def dump(element: ET.Element, content: Any) -> None:
+        _set_attributes(element, {name: codec.dump(content) if codec else content})
+
+    load: Callable[[ET.Element], Any] = methodcaller("get", name, missing)
+    if codec is not None:
+        load = _through(codec.load, name)
+    part = Part(path=_steps(elements.rstrip("/")), form=Form(load, dump), missing=missing)
+    return _field(part, default, repr=repr)
+
+
+def _through(load: Callable[[str | None], Any], name: str) -> Callable[[ET.Element], Any]:
+    return lambda element: load(element.get(name))
+
+
+def presence(path: str, *, default: Any = MISSING) -> Any:
+    """Return the field that tells whether there is an element."""
+    form = Form(lambda element: True, lambda element, value: None)
+    return _field(Part(path=_steps(path), form=form, missing=False, omitted=False), default)
+
+
+def bag(
+    path: str = ".",
+    *,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+    is_needed: bool = False,
+) -> Any:
+    """Return the field of all attributes of an element; without a default None never None."""
+    part = Part(path=_steps(path), form=ATTRIBUTES, is_needed=is_needed)
+    return _field(part, default, default_factory)
+
+
+def values(path: str, form: Form, *, default: Any = MISSING, default_factory: Any = MISSING) -> Any:
+    """
+    Return the field of the values of all elements at a path, as a tuple or a dict of pairs.
+
+    With the default None it is None without the element above them, and empty without any of them.
+    """
+    *above, name = path.split("/")
+    part = Part(path=tuple(above), form=form, is_several=True, tags=(name,))
+    return _field(part, default, default_factory)
+
+
+def tagged(
+    path: str,
+    *tags: str,
+    form: Form = ATTRIBUTES,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+) -> Any:
+    """
+    Return the field of the elements of some names, as a tuple or a dict of (name, value).
+
+    path
+        The element above them.
+    """
+    part = Part(path=_steps(path), form=form, is_several=True, tags=tags, is_tagged=True)
+    return _field(part, default, default_factory)
+
+
+def child(path: str = ".", *, default: Any = MISSING, default_factory: Any = MISSING) -> Any:
+    """
+    Return the field of a declared element, whose class is the annotation's.
+
+    Without the default None, a missing element is read as an empty one. A value that equals the
+    default is not written.
+
+    path
+        The element above it.
+    """
+    return _field(Part(path=_steps(path)), default, default_factory)
+
+
+def children(path: str = ".", *, default: Any = MISSING) -> Any:
+    """Return the field of all declared elements of a class below a path, as a tuple."""
+    return _field(Part(path=_steps(path), is_several=True), default)
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    return () if path in (".", "") else tuple(path.split("/"))
+
+
+def _field(part: Part, default: Any, default_factory: Any = MISSING, *, repr: bool = True) -> Any:
+    metadata = {"part": part}
+    if default_factory is not MISSING:
+        return field(default_factory=default_factory, metadata=metadata, repr=repr)
+    return field(default=default, metadata=metadata, repr=repr)
