@@ -50,20 +50,10 @@ def leaf(name: str, text: object) -> ET.Element | None:
     return None if text is None else tag(name, text=text)
 
 
-def bag(name: str, attributes: Mapping[str, object] | None) -> ET.Element | None:
-    """Return an element that has attributes only, None for None."""
-    return None if attributes is None else tag(name, attributes)
-
-
 def texts(attributes: Mapping[str, object] | None) -> dict[str, str]:
     """Return attributes as texts, without those that are ``None``."""
     pairs = (attributes or {}).items()
     return {str(key): _text(str(key), value) for key, value in pairs if value is not None}
-
-
-def attributes_of(element: ET.Element | None) -> dict[str, str] | None:
-    """Return an element's attributes, None without the element: the argument of :func:`bag`."""
-    return None if element is None else dict(element.attrib)
 
 
 def yes_no(value: object) -> str | None:

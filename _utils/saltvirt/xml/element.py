@@ -166,6 +166,8 @@ def _add_single(plan: _Plan, declared: Field[Any], part: Part, hint: Any) -> Non
         plan.replaced.append((name, lambda _content: {}))
     if part.missing_as is not None:
         plan.replaced.append((name, itemgetter(part.missing_as)))
+    elif part.missing is not None:
+        plan.replaced.append((name, lambda _content: part.missing))
     plan.missing[name] = part.missing
     plan.root.at(part.path).single.append((name, form.load))
     plan.parts.append((name, part, form.dump))

@@ -10,6 +10,7 @@ fields share is written once, at the place of the first.
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
+from functools import partial
 from operator import methodcaller
 from typing import Any, NamedTuple
 
@@ -84,6 +85,10 @@ def _set_attributes(element: ET.Element, value: Any) -> None:
     element.attrib.update(texts(value))
 
 
+def _set_attribute(name: str, element: ET.Element, value: Any) -> None:
+    _set_attributes(element, {name: value})
+
+
 def _set_kib(element: ET.Element, value: object) -> None:
     element.set("unit", "KiB")
     _set_text(element, value)
@@ -103,13 +108,14 @@ def kib_attribute(name: str) -> Form:
     return Form(lambda element: kib(element.get(name), element.get("unit")), dump)
 
 
-def in_attribute(name: str, missing: str = "") -> Form:
-    """Return the form of an element whose value is an attribute."""
-
-    def dump(element: ET.Element, content: object) -> None:
-        _set_attributes(element, {name: content})
-
-    return Form(methodcaller("get", name, missing), dump)
+def in_attribute(name: str, codec: Codec | None = None, missing: Any = "") -> Form:
+    """Return the form of an element whose value is an attribute, as text or by a codec."""
+    if codec is None:
+        return Form(methodcaller("get", name, missing), partial(_set_attribute, name))
+    return Form(
+        lambda element: codec.load(element.get(name)),
+        lambda element, content: _set_attributes(element, {name: codec.dump(content)}),
+    )
 
 
 def tuple_of(*names: str) -> Form:
@@ -125,10 +131,13 @@ def value(
     path: str,
     form: Form,
     *,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
     missing: Any = None,
     missing_as: str | None = None,
-    default: Any = MISSING,
+    omitted: Any = None,
     is_needed: bool = False,
+    repr: bool = True,
 ) -> Any:
     """
     Return the field of an element's value in a form.
@@ -137,42 +146,29 @@ def value(
         The value that is read instead of None.
     missing_as
         The field whose value is read instead of None.
-    """
-    if missing is not None:
-        form = Form(_or(form.load, missing), form.dump)
-    part = Part(
-        path=_steps(path), form=form, missing=missing, missing_as=missing_as, is_needed=is_needed
-    )
-    return _field(part, default)
-
-
-def _or(load: Callable[[ET.Element], Any], missing: Any) -> Callable[[ET.Element], Any]:
-    def load_or_missing(element: ET.Element) -> Any:
-        content = load(element)
-        return missing if content is None else content
-
-    return load_or_missing
-
-
-def text(
-    path: str = ".", *, missing: str | None = None, default: Any = MISSING, is_needed: bool = False
-) -> Any:
-    """
-    Return the field of an element's text; an empty text is none.
-
+    omitted
+        A value that is not written, beside None.
     is_needed
-        Whether an element without the text counts as missing.
+        Whether an element without this value counts as missing.
     """
-    return value(path, TEXT, missing=missing, default=default, is_needed=is_needed)
+    part = Part(
+        path=_steps(path),
+        form=form,
+        missing=missing,
+        missing_as=missing_as,
+        omitted=omitted,
+        is_needed=is_needed,
+    )
+    return _field(part, default, default_factory, repr=repr)
+
+
+def text(path: str = ".", *, default: Any = MISSING, **options: Any) -> Any:
+    """Return the field of an element's text; an empty text is none; options as of value."""
+    return value(path, TEXT, default=default, **options)
 
 
 def attribute(
-    path: str,
-    codec: Codec | None = None,
-    *,
-    missing: Any = None,
-    default: Any = MISSING,
-    repr: bool = True,
+    path: str, codec: Codec | None = None, *, default: Any = MISSING, **options: Any
 ) -> Any:
     """
     Return the field of an attribute.
@@ -181,27 +177,17 @@ def attribute(
         Its name after those of the elements, such as ``@type`` or ``mac/@address``.
     codec
         For a value that is no text.
+    options
+        As of :func:`value`.
     """
     elements, _at, name = path.rpartition("@")
-
-    def dump(element: ET.Element, content: Any) -> None:
-        _set_attributes(element, {name: codec.dump(content) if codec else content})
-
-    load: Callable[[ET.Element], Any] = methodcaller("get", name, missing)
-    if codec is not None:
-        load = _through(codec.load, name)
-    part = Part(path=_steps(elements.rstrip("/")), form=Form(load, dump), missing=missing)
-    return _field(part, default, repr=repr)
-
-
-def _through(load: Callable[[str | None], Any], name: str) -> Callable[[ET.Element], Any]:
-    return lambda element: load(element.get(name))
+    return value(elements.rstrip("/"), in_attribute(name, codec, None), default=default, **options)
 
 
 def presence(path: str, *, default: Any = MISSING) -> Any:
     """Return the field that tells whether there is an element."""
-    form = Form(lambda element: True, lambda element, value: None)
-    return _field(Part(path=_steps(path), form=form, missing=False, omitted=False), default)
+    form = Form(lambda element: True, lambda element, content: None)
+    return value(path, form, default=default, missing=False, omitted=False)
 
 
 def bag(
@@ -211,12 +197,19 @@ def bag(
     default_factory: Any = MISSING,
     is_needed: bool = False,
 ) -> Any:
-    """Return the field of all attributes of an element; without a default None never None."""
-    part = Part(path=_steps(path), form=ATTRIBUTES, is_needed=is_needed)
-    return _field(part, default, default_factory)
+    """Return the field of all attributes of an element; only with the default None it is None."""
+    return value(
+        path,
+        ATTRIBUTES,
+        default=default,
+        default_factory=default_factory,
+        is_needed=is_needed,
+    )
 
 
-def values(path: str, form: Form, *, default: Any = MISSING, default_factory: Any = MISSING) -> Any:
+def values(
+    path: str, form: Form = ATTRIBUTES, *, default: Any = MISSING, default_factory: Any = MISSING
+) -> Any:
     """
     Return the field of the values of all elements at a path, as a tuple or a dict of pairs.
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from saltvirt.core.arguments import refuse_unknown_keys
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import element, flag, texts, yes_no
-from saltvirt.xml.fields import attribute, bag
+from saltvirt.xml import element, fields, flag, texts, yes_no
 
 ELEMENTS = ("serial", "console", "channel")
 _KEYS = {"type", "path", "host", "port", "protocol", "tls", "target_port", "target_type"}
@@ -24,11 +23,11 @@ class Chardev:
     """The content of such an element: its name, its type, and the attributes of its parts."""
 
     element: str
-    type: str | None = attribute("@type", default="pty")
-    source: dict[str, str] | None = bag("source", default=None)
-    protocol: dict[str, str] | None = bag("protocol", default=None)
-    log: dict[str, str] | None = bag("log", default=None)
-    target: dict[str, str] | None = bag("target", default=None)
+    type: str | None = fields.attribute("@type", default="pty")
+    source: dict[str, str] | None = fields.bag("source", default=None)
+    protocol: dict[str, str] | None = fields.bag("protocol", default=None)
+    log: dict[str, str] | None = fields.bag("log", default=None)
+    target: dict[str, str] | None = fields.bag("target", default=None)
 
 
 build, read = element.build, element.reader(Chardev)

@@ -5,9 +5,8 @@ from typing import Any
 
 from saltvirt.core.arguments import mapping, refuse_unknown_keys, whole_number
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import element, flag, texts, yes_no
+from saltvirt.xml import element, fields, flag, texts, yes_no
 from saltvirt.xml.edit.merging import merge
-from saltvirt.xml.fields import bag, children
 
 _KEYS = {"adjustment", "utc", "timezone", "timers"}
 _TIMER = ("track", "tickpolicy", "frequency", "mode", "present")
@@ -18,16 +17,16 @@ _CATCHUP = ("slew", "threshold", "limit")
 class Timer:
     """A <timer>, as its attributes and those of its <catchup>."""
 
-    attributes: dict[str, str] = bag()
-    catchup: dict[str, str] | None = bag("catchup", default=None)
+    attributes: dict[str, str] = fields.bag()
+    catchup: dict[str, str] | None = fields.bag("catchup", default=None)
 
 
 @element.declare("clock")
 class Clock:
     """The content of a <clock>; ``attributes`` are its offset and the values for that."""
 
-    attributes: dict[str, str] = bag(default_factory=dict)
-    timers: tuple[Timer, ...] = children(default=())
+    attributes: dict[str, str] = fields.bag(default_factory=dict)
+    timers: tuple[Timer, ...] = fields.children(default=())
 
 
 build = element.build

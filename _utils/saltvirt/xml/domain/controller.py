@@ -4,8 +4,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
 
 from saltvirt.core.model import Vm
-from saltvirt.xml import element
-from saltvirt.xml.fields import attribute
+from saltvirt.xml import element, fields
 
 # libvirt puts fifteen disks of a bus on each controller, by the letters of their targets.
 _DISKS = 15
@@ -20,9 +19,9 @@ _ADDED = 5
 class Controller:
     """The content of a <controller>; libvirt adds a missing number and address."""
 
-    type: str | None = attribute("@type", default=None)
-    index: str | None = attribute("@index", default=None)
-    model: str | None = attribute("@model", default=None)
+    type: str | None = fields.attribute("@type", default=None)
+    index: str | None = fields.attribute("@index", default=None)
+    model: str | None = fields.attribute("@model", default=None)
 
 
 build, read = element.build, element.reader(Controller)

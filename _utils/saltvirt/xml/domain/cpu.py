@@ -8,22 +8,9 @@ from typing import Any
 from saltvirt.core.arguments import mapping, refuse_unknown_keys
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.units import size_kib
-from saltvirt.xml import element, flag, texts
+from saltvirt.xml import element, fields, flag, texts
 from saltvirt.xml.domain import distances
 from saltvirt.xml.edit.merging import add_free_cpus, merge
-from saltvirt.xml.fields import (
-    ATTRIBUTES,
-    YES_NO,
-    Form,
-    attribute,
-    bag,
-    child,
-    children,
-    kib_attribute,
-    text,
-    value,
-    values,
-)
 
 _ATTRIBUTES = ("mode", "match", "check")
 # The keys of a call, and the fields that they set.
@@ -34,24 +21,10 @@ _FIELDS = {
 _OWN = (*_ATTRIBUTES, *_FIELDS)
 # All keys of `cpu`; the rest are for <vcpu>, <vcpus>, <iothreads> and <cputune>.
 _KEYS = {
+    *_OWN,
     # The name of `features` in the documentation of Salt 3006's states.
     "feature",
-    "placement",
-    "cpuset",
-    "current",
-    "maximum",
-    "vcpus",
-    "match",
-    "mode",
-    "check",
-    "vendor",
-    "model",
-    "topology",
-    "cache",
-    "features",
-    "numa",
-    "tuning",
-    "iothreads",
+    *("placement", "cpuset", "current", "maximum", "vcpus", "iothreads", "tuning"),
 }
 
 
@@ -59,20 +32,20 @@ _KEYS = {
 class Model:
     """A CPU model; ``attributes`` are its fallback and the vendor id for the guest."""
 
-    name: str | None = text()
-    attributes: dict[str, str] = bag(default_factory=dict)
+    name: str | None = fields.text()
+    attributes: dict[str, str] = fields.bag(default_factory=dict)
 
 
 @element.declare("cell")
 class Cell:
     """A NUMA cell of the guest; ``distances`` are to others, as attributes."""
 
-    id: str | None = attribute("@id")
-    cpus: str | None = attribute("@cpus", default=None)
-    memory_kib: int | None = value(".", kib_attribute("memory"), default=None)
-    mem_access: str | None = attribute("@memAccess", default=None)
-    discard: bool | None = attribute("@discard", YES_NO, default=None)
-    distances: tuple[dict[str, str], ...] = values("distances/sibling", ATTRIBUTES, default=())
+    id: str | None = fields.attribute("@id")
+    cpus: str | None = fields.attribute("@cpus", default=None)
+    memory_kib: int | None = fields.value(".", fields.kib_attribute("memory"), default=None)
+    mem_access: str | None = fields.attribute("@memAccess", default=None)
+    discard: bool | None = fields.attribute("@discard", fields.YES_NO, default=None)
+    distances: tuple[dict[str, str], ...] = fields.values("distances/sibling", default=())
 
 
 def _write_feature(feature: ET.Element, pair: tuple[str, str | None]) -> None:
@@ -80,20 +53,22 @@ def _write_feature(feature: ET.Element, pair: tuple[str, str | None]) -> None:
     feature.attrib.update(texts({"policy": policy, "name": name}))
 
 
-_FEATURE = Form(lambda feature: (feature.get("name", ""), feature.get("policy")), _write_feature)
+_FEATURE = fields.Form(
+    lambda feature: (feature.get("name", ""), feature.get("policy")), _write_feature
+)
 
 
 @element.declare("cpu")
 class Cpu:
     """The content of a <cpu>; ``attributes``: mode, match, check; ``features``: name to policy."""
 
-    attributes: dict[str, str] = bag(default_factory=dict)
-    model: Model | None = child(default=None)
-    vendor: str | None = text("vendor", default=None)
-    topology: dict[str, str] | None = bag("topology", default=None)
-    cache: dict[str, str] | None = bag("cache", default=None)
-    features: dict[str, str | None] = values("feature", _FEATURE, default_factory=dict)
-    cells: tuple[Cell, ...] = children("numa", default=())
+    attributes: dict[str, str] = fields.bag(default_factory=dict)
+    model: Model | None = fields.child(default=None)
+    vendor: str | None = fields.text("vendor", default=None)
+    topology: dict[str, str] | None = fields.bag("topology", default=None)
+    cache: dict[str, str] | None = fields.bag("cache", default=None)
+    features: dict[str, str | None] = fields.values("feature", _FEATURE, default_factory=dict)
+    cells: tuple[Cell, ...] = fields.children("numa", default=())
 
 
 build = element.build

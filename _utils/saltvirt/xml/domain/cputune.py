@@ -6,9 +6,8 @@ from typing import Any
 
 from saltvirt.core.arguments import refuse_unknown_keys
 from saltvirt.core.units import size_kib
-from saltvirt.xml import element, is_silent, texts
+from saltvirt.xml import element, fields, is_silent, texts
 from saltvirt.xml.edit.merging import format_cpus, merge
-from saltvirt.xml.fields import TEXT, attribute, children, tagged
 
 _NUMBERS = (
     "shares",
@@ -35,18 +34,18 @@ class Part:
     """A <cachetune> or a <memorytune>: the virtual CPUs, and rows of their shares."""
 
     name: str
-    vcpus: str | None = attribute("@vcpus")
-    rows: tuple[Row, ...] = tagged(".", "cache", "monitor", "node", default=())
+    vcpus: str | None = fields.attribute("@vcpus")
+    rows: tuple[Row, ...] = fields.tagged(".", "cache", "monitor", "node", default=())
 
 
 @element.declare("cputune")
 class Cputune:
     """The content of a <cputune>; a row is an element's name and its attributes."""
 
-    numbers: dict[str, str] = tagged(".", *_NUMBERS, form=TEXT, default_factory=dict)
-    pins: tuple[Row, ...] = tagged(".", *_PINS, default=())
-    scheds: tuple[Row, ...] = tagged(".", *_SCHEDS, default=())
-    parts: tuple[Part, ...] = children(default=())
+    numbers: dict[str, str] = fields.tagged(".", *_NUMBERS, form=fields.TEXT, default_factory=dict)
+    pins: tuple[Row, ...] = fields.tagged(".", *_PINS, default=())
+    scheds: tuple[Row, ...] = fields.tagged(".", *_SCHEDS, default=())
+    parts: tuple[Part, ...] = fields.children(default=())
 
 
 build = element.build

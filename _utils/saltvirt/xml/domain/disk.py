@@ -4,20 +4,19 @@ from dataclasses import replace
 from typing import Any
 
 from saltvirt.core import model
-from saltvirt.xml import element, texts
+from saltvirt.xml import element, fields, texts
 from saltvirt.xml.domain import source
-from saltvirt.xml.fields import ATTRIBUTES, attribute, bag, child, presence, text, values
 
 
 @element.declare("backingStore")
 class Backing:
     """A file below a <disk>, as its definition names it."""
 
-    type: str | None = attribute("@type", default=None)
-    format: str | None = attribute("format/@type", default=None)
+    type: str | None = fields.attribute("@type", default=None)
+    format: str | None = fields.attribute("format/@type", default=None)
     # An element without a source marks the end of the chain.
-    source: dict[str, str] = bag("source", is_needed=True)
-    below: "Backing | None" = child(default=None)
+    source: dict[str, str] = fields.bag("source", is_needed=True)
+    below: "Backing | None" = fields.child(default=None)
 
     @property
     def path(self) -> str | None:
@@ -29,8 +28,8 @@ class Backing:
 class Auth:
     """The login for the server of a disk; ``secret`` are that element's attributes."""
 
-    username: str | None = attribute("@username", default=None)
-    secret: dict[str, str] = bag("secret", default_factory=dict)
+    username: str | None = fields.attribute("@username", default=None)
+    secret: dict[str, str] = fields.bag("secret", default_factory=dict)
 
 
 @element.declare("disk")
@@ -41,16 +40,16 @@ class Disk:
     ``hosts`` are the source's servers, ``auth`` is the login there, by a secret.
     """
 
-    type: str | None = attribute("@type", default="file")
-    device: str = attribute("@device", missing="disk", default="disk")
-    driver: dict[str, str] | None = bag("driver", default=None)
-    source: dict[str, str] | None = bag("source", default=None)
-    hosts: tuple[dict[str, str], ...] = values("source/host", ATTRIBUTES, default=())
-    auth: Auth | None = child("source", default=None)
-    backing: Backing | None = child(default=None)
-    target: dict[str, str] = bag("target", default_factory=dict)
-    is_readonly: bool = presence("readonly", default=False)
-    serial: str | None = text("serial", default=None)
+    type: str | None = fields.attribute("@type", default="file")
+    device: str = fields.attribute("@device", missing="disk", default="disk")
+    driver: dict[str, str] | None = fields.bag("driver", default=None)
+    source: dict[str, str] | None = fields.bag("source", default=None)
+    hosts: tuple[dict[str, str], ...] = fields.values("source/host", default=())
+    auth: Auth | None = fields.child("source", default=None)
+    backing: Backing | None = fields.child(default=None)
+    target: dict[str, str] = fields.bag("target", default_factory=dict)
+    is_readonly: bool = fields.presence("readonly", default=False)
+    serial: str | None = fields.text("serial", default=None)
 
     @property
     def path(self) -> str | None:

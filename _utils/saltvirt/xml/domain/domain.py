@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Vm
-from saltvirt.xml import element, to_text
+from saltvirt.xml import element, fields, to_text
 from saltvirt.xml.domain import (
     chardev,
     clock,
@@ -45,7 +45,6 @@ from saltvirt.xml.domain.osboot import Os
 from saltvirt.xml.domain.rng import Rng
 from saltvirt.xml.domain.vcpu import Vcpus
 from saltvirt.xml.domain.video import Video
-from saltvirt.xml.fields import attribute, child, children, text
 
 _Element = TypeVar("_Element")
 
@@ -54,29 +53,29 @@ _Element = TypeVar("_Element")
 class Domain:
     """The content of a <domain>, as far as this project can write it."""
 
-    type: str | None = attribute("@type")
-    name: str | None = text("name")
-    uuid: str | None = text("uuid", default=None)
-    notes: Notes = child("metadata")
-    memory: Memory = child()
-    vcpus: Vcpus = child()
-    cputune: Cputune | None = child(default=None)
-    numatune: Numatune | None = child(default=None)
-    os: Os = child()
-    features: Features = child()
-    cpu: Cpu | None = child(default=None)
-    clock: Clock = child()
-    on_poweroff: str | None = text("on_poweroff", default="destroy")
-    on_reboot: str | None = text("on_reboot", default="restart")
-    on_crash: str | None = text("on_crash", default="destroy")
-    controllers: tuple[Controller, ...] = children("devices", default=())
-    disks: tuple[Disk, ...] = children("devices", default=())
-    interfaces: tuple[Interface, ...] = children("devices", default=())
-    chardevs: tuple[Chardev, ...] = children("devices", default=())
-    graphics: tuple[Graphics, ...] = children("devices", default=())
-    videos: tuple[Video, ...] = children("devices", default=())
-    hostdevs: tuple[Hostdev, ...] = children("devices", default=())
-    rngs: tuple[Rng, ...] = children("devices", default=())
+    type: str | None = fields.attribute("@type")
+    name: str | None = fields.text("name")
+    uuid: str | None = fields.text("uuid", default=None)
+    notes: Notes = fields.child("metadata")
+    memory: Memory = fields.child()
+    vcpus: Vcpus = fields.child()
+    cputune: Cputune | None = fields.child(default=None)
+    numatune: Numatune | None = fields.child(default=None)
+    os: Os = fields.child()
+    features: Features = fields.child()
+    cpu: Cpu | None = fields.child(default=None)
+    clock: Clock = fields.child()
+    on_poweroff: str | None = fields.text("on_poweroff", default="destroy")
+    on_reboot: str | None = fields.text("on_reboot", default="restart")
+    on_crash: str | None = fields.text("on_crash", default="destroy")
+    controllers: tuple[Controller, ...] = fields.children("devices", default=())
+    disks: tuple[Disk, ...] = fields.children("devices", default=())
+    interfaces: tuple[Interface, ...] = fields.children("devices", default=())
+    chardevs: tuple[Chardev, ...] = fields.children("devices", default=())
+    graphics: tuple[Graphics, ...] = fields.children("devices", default=())
+    videos: tuple[Video, ...] = fields.children("devices", default=())
+    hostdevs: tuple[Hostdev, ...] = fields.children("devices", default=())
+    rngs: tuple[Rng, ...] = fields.children("devices", default=())
 
 
 read = element.reader(Domain)

@@ -5,18 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 from saltvirt.core.arguments import refuse_unknown_keys
-from saltvirt.xml import element, flag
-from saltvirt.xml.fields import ON_OFF, attribute, presence
+from saltvirt.xml import element, fields, flag
 
 
 @element.declare("features")
 class Features:
     """The content of a <features>, as far as this project sets them."""
 
-    acpi: bool = presence("acpi", default=False)
-    apic: bool = presence("apic", default=False)
-    pae: bool = presence("pae", default=False)
-    hint_dedicated: bool | None = attribute("kvm/hint-dedicated/@state", ON_OFF, default=None)
+    acpi: bool = fields.presence("acpi", default=False)
+    apic: bool = fields.presence("apic", default=False)
+    pae: bool = fields.presence("pae", default=False)
+    hint_dedicated: bool | None = fields.attribute(
+        "kvm/hint-dedicated/@state", fields.ON_OFF, default=None
+    )
 
 
 build = element.build

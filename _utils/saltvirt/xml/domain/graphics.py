@@ -7,9 +7,8 @@ from typing import Any
 
 from saltvirt.core.arguments import refuse_unknown_keys
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import element, parse, texts, to_text
+from saltvirt.xml import element, fields, parse, texts, to_text
 from saltvirt.xml.edit import amend
-from saltvirt.xml.fields import YES_NO, attribute, bag
 
 _KEYS = {"type", "port", "tls_port", "listen", "password", "keymap"}
 # Types with a port, and types without one.
@@ -22,13 +21,13 @@ _SHOWN = ("autoport", "keymap", "listen", "port", "type")
 class Graphics:
     """The content of a <graphics>; ``listen`` are the attributes of its first listener."""
 
-    type: str | None = attribute("@type")
-    port: str | None = attribute("@port", default=None)
-    autoport: bool | None = attribute("@autoport", YES_NO, default=None)
-    tls_port: str | None = attribute("@tlsPort", default=None)
-    password: str | None = attribute("@passwd", default=None, repr=False)
-    keymap: str | None = attribute("@keymap", default=None)
-    listen: dict[str, str] | None = bag("listen", default=None)
+    type: str | None = fields.attribute("@type")
+    port: str | None = fields.attribute("@port", default=None)
+    autoport: bool | None = fields.attribute("@autoport", fields.YES_NO, default=None)
+    tls_port: str | None = fields.attribute("@tlsPort", default=None)
+    password: str | None = fields.attribute("@passwd", default=None, repr=False)
+    keymap: str | None = fields.attribute("@keymap", default=None)
+    listen: dict[str, str] | None = fields.bag("listen", default=None)
 
 
 build, read = element.build, element.reader(Graphics)

@@ -4,8 +4,7 @@ import re
 from collections.abc import Container, Mapping
 
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import element
-from saltvirt.xml.fields import YES_NO, attribute, bag
+from saltvirt.xml import element, fields
 
 # The address of a PCI device; that of a USB device is BUS:DEVICE.
 _ADDRESS = re.compile(
@@ -21,12 +20,12 @@ _NAME = re.compile(
 class Hostdev:
     """The content of a <hostdev>: a PCI device's address, or a USB device's vendor and product."""
 
-    mode: str | None = attribute("@mode", default="subsystem")
-    type: str | None = attribute("@type")
-    managed: bool | None = attribute("@managed", YES_NO, default=True)
-    vendor: dict[str, str] | None = bag("source/vendor", default=None)
-    product: dict[str, str] | None = bag("source/product", default=None)
-    address: dict[str, str] | None = bag("source/address", default=None)
+    mode: str | None = fields.attribute("@mode", default="subsystem")
+    type: str | None = fields.attribute("@type")
+    managed: bool | None = fields.attribute("@managed", fields.YES_NO, default=True)
+    vendor: dict[str, str] | None = fields.bag("source/vendor", default=None)
+    product: dict[str, str] | None = fields.bag("source/product", default=None)
+    address: dict[str, str] | None = fields.bag("source/address", default=None)
 
 
 build, read = element.build, element.reader(Hostdev)

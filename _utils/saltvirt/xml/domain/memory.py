@@ -8,19 +8,8 @@ from typing import Any
 from saltvirt.core.arguments import mappings, refuse_unknown_keys, whole_number
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.units import human, size_kib
-from saltvirt.xml import element, flag, texts
+from saltvirt.xml import element, fields, flag, texts
 from saltvirt.xml.edit.merging import merge
-from saltvirt.xml.fields import (
-    KIB,
-    attribute,
-    bag,
-    child,
-    children,
-    kib_attribute,
-    presence,
-    tagged,
-    value,
-)
 
 _LIMITS = ("hard_limit", "soft_limit", "swap_hard_limit", "min_guarantee")
 _BACKING = ("hugepages", "nosharepages", "locked", "source", "access", "allocation", "discard")
@@ -35,33 +24,35 @@ _KEYS = {"boot", "current", "max", "slots", *_LIMITS, *_BACKING}
 class Page:
     """A size of huge pages and the NUMA cells that get them."""
 
-    size_kib: int | None = value(".", kib_attribute("size"))
-    nodeset: str | None = attribute("@nodeset", default=None)
+    size_kib: int | None = fields.value(".", fields.kib_attribute("size"))
+    nodeset: str | None = fields.attribute("@nodeset", default=None)
 
 
 @element.declare("memoryBacking")
 class Backing:
     """The content of a <memoryBacking>; ``hugepages`` without a size are the host's usual ones."""
 
-    hugepages: tuple[Page, ...] | None = children("hugepages", default=None)
-    nosharepages: bool = presence("nosharepages", default=False)
-    locked: bool = presence("locked", default=False)
-    source: dict[str, str] | None = bag("source", default=None)
-    access: dict[str, str] | None = bag("access", default=None)
-    allocation: dict[str, str] | None = bag("allocation", default=None)
-    discard: bool = presence("discard", default=False)
+    hugepages: tuple[Page, ...] | None = fields.children("hugepages", default=None)
+    nosharepages: bool = fields.presence("nosharepages", default=False)
+    locked: bool = fields.presence("locked", default=False)
+    source: dict[str, str] | None = fields.bag("source", default=None)
+    access: dict[str, str] | None = fields.bag("access", default=None)
+    allocation: dict[str, str] | None = fields.bag("allocation", default=None)
+    discard: bool = fields.presence("discard", default=False)
 
 
 @element.declare()
 class Memory:
     """The memory of a domain; ``maximum_kib`` is the limit of its growth by hotplug."""
 
-    slots: str | None = attribute("maxMemory/@slots", default=None)
-    maximum_kib: int | None = value("maxMemory", KIB, default=None)
-    size_kib: int = value("memory", KIB, missing=0)
-    current_kib: int = value("currentMemory", KIB, missing_as="size_kib")
-    backing: Backing = child(default_factory=Backing)
-    limits_kib: dict[str, int] = tagged("memtune", *_LIMITS, form=KIB, default_factory=dict)
+    slots: str | None = fields.attribute("maxMemory/@slots", default=None)
+    maximum_kib: int | None = fields.value("maxMemory", fields.KIB, default=None)
+    size_kib: int = fields.value("memory", fields.KIB, missing=0)
+    current_kib: int = fields.value("currentMemory", fields.KIB, missing_as="size_kib")
+    backing: Backing = fields.child(default_factory=Backing)
+    limits_kib: dict[str, int] = fields.tagged(
+        "memtune", *_LIMITS, form=fields.KIB, default_factory=dict
+    )
 
 
 build, read = element.build_parts, element.reader(Memory)
@@ -130,7 +121,7 @@ def _single_attribute(attribute: str, value: Any) -> dict[str, str] | None:
 def most_kib(root: ET.Element) -> int:
     """Return the memory that a domain can have without hotplug."""
     element = root.find("memory")
-    return 0 if element is None else KIB.load(element) or 0
+    return 0 if element is None else fields.KIB.load(element) or 0
 
 
 def apply_changes(current: Memory, changes: int | Mapping[str, Any]) -> Memory:

@@ -4,12 +4,13 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 from saltvirt.core.model import Vm
-from saltvirt.xml import METADATA_NS, element, parse, tag
-from saltvirt.xml.fields import TEXT, YES, Codec, Form, attribute, value, values
+from saltvirt.xml import METADATA_NS, element, fields, parse, tag
 
 _OURS = f"{{{METADATA_NS}}}"
 # An operator who edits the XML may write anything here.
-_MIB = Codec(lambda text: int(text) if text and text.isascii() and text.isdigit() else 0, str)
+_MIB = fields.Codec(
+    lambda text: int(text) if text and text.isascii() and text.isdigit() else 0, str
+)
 
 
 def _read_made(notes: ET.Element) -> tuple[str, ...] | None:
@@ -37,16 +38,20 @@ class Notes:
     firmware's variables.
     """
 
-    disk_mib: int = attribute("@disk_mib", _MIB, missing=0, default=0)
-    seed: str | None = attribute("@seed", default=None)
-    stay: bool = attribute("@stay", YES, missing=False, default=False)
-    cpu_qemu: str | None = attribute("@cpu_qemu", default=None)
-    moved_to: str | None = attribute("@moved_to", default=None)
-    ssh_user: str | None = attribute("@ssh_user", default=None)
-    affinity: tuple[str, ...] = values(f"{_OURS}affinity", TEXT, default=())
-    anti_affinity: tuple[str, ...] = values(f"{_OURS}anti_affinity", TEXT, default=())
-    made: tuple[str, ...] | None = value(".", Form(_read_made, _write_made), default=None)
-    made_variables: bool = attribute("@made_variables", YES, missing=False, default=False)
+    disk_mib: int = fields.attribute("@disk_mib", _MIB, missing=0, default=0)
+    seed: str | None = fields.attribute("@seed", default=None)
+    stay: bool = fields.attribute("@stay", fields.YES, missing=False, default=False)
+    cpu_qemu: str | None = fields.attribute("@cpu_qemu", default=None)
+    moved_to: str | None = fields.attribute("@moved_to", default=None)
+    ssh_user: str | None = fields.attribute("@ssh_user", default=None)
+    affinity: tuple[str, ...] = fields.values(f"{_OURS}affinity", fields.TEXT, default=())
+    anti_affinity: tuple[str, ...] = fields.values(f"{_OURS}anti_affinity", fields.TEXT, default=())
+    made: tuple[str, ...] | None = fields.value(
+        ".", fields.Form(_read_made, _write_made), default=None
+    )
+    made_variables: bool = fields.attribute(
+        "@made_variables", fields.YES, missing=False, default=False
+    )
 
 
 build = element.build

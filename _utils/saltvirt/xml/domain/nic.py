@@ -5,20 +5,7 @@ from typing import Any
 
 from saltvirt.core.model import Nic
 from saltvirt.core.nics import pci
-from saltvirt.xml import element, texts
-from saltvirt.xml.fields import (
-    ATTRIBUTES,
-    YES,
-    YES_NO,
-    Form,
-    attribute,
-    bag,
-    child,
-    tagged,
-    tuple_of,
-    value,
-    values,
-)
+from saltvirt.xml import element, fields, texts
 
 # Shown also without attributes.
 _ALWAYS = ("driver", "source", "address")
@@ -30,16 +17,16 @@ _SOURCE = {
     "vdpa": "dev",
 }
 # A <source> that has only the address of a device.
-_SOME_ATTRIBUTES = Form(lambda source: dict(source.attrib) or None, ATTRIBUTES.dump)
+_SOME_ATTRIBUTES = fields.Form(lambda source: dict(source.attrib) or None, fields.ATTRIBUTES.dump)
 
 
 @element.declare("vlan")
 class Vlan:
     """VLAN tags, each with its ``nativeMode``."""
 
-    is_trunk: bool = attribute("@trunk", YES, missing=False, default=False)
-    tags: tuple[tuple[str, str | None], ...] = values(
-        "tag", tuple_of("id", "nativeMode"), default=()
+    is_trunk: bool = fields.attribute("@trunk", fields.YES, missing=False, default=False)
+    tags: tuple[tuple[str, str | None], ...] = fields.values(
+        "tag", fields.tuple_of("id", "nativeMode"), default=()
     )
 
 
@@ -47,17 +34,17 @@ class Vlan:
 class Port:
     """The settings of a port of a virtual switch."""
 
-    type: str | None = attribute("@type")
-    parameters: dict[str, str] | None = bag("parameters", default=None)
+    type: str | None = fields.attribute("@type")
+    parameters: dict[str, str] | None = fields.bag("parameters", default=None)
 
 
 @element.declare("filterref")
 class Filter:
     """A filter of the host and its parameters."""
 
-    name: str | None = attribute("@filter")
-    parameters: tuple[tuple[str | None, str | None], ...] = values(
-        "parameter", tuple_of("name", "value"), default=()
+    name: str | None = fields.attribute("@filter")
+    parameters: tuple[tuple[str | None, str | None], ...] = fields.values(
+        "parameter", fields.tuple_of("name", "value"), default=()
     )
 
 
@@ -65,20 +52,20 @@ class Filter:
 class Interface:
     """The content of an <interface>; ``source``, ``address``, ``driver`` are attributes."""
 
-    type: str | None = attribute("@type", default="bridge")
-    managed: bool | None = attribute("@managed", YES_NO, default=None)
-    source: dict[str, str] | None = value("source", _SOME_ATTRIBUTES, default=None)
-    address: dict[str, str] | None = bag("source/address", default=None)
-    mac: str | None = attribute("mac/@address", default=None)
-    mtu: str | None = attribute("mtu/@size", default=None)
-    vlan: Vlan | None = child(default=None)
-    virtualport: Port | None = child(default=None)
-    bandwidth: dict[str, dict[str, str]] | None = tagged(
+    type: str | None = fields.attribute("@type", default="bridge")
+    managed: bool | None = fields.attribute("@managed", fields.YES_NO, default=None)
+    source: dict[str, str] | None = fields.value("source", _SOME_ATTRIBUTES, default=None)
+    address: dict[str, str] | None = fields.bag("source/address", default=None)
+    mac: str | None = fields.attribute("mac/@address", default=None)
+    mtu: str | None = fields.attribute("mtu/@size", default=None)
+    vlan: Vlan | None = fields.child(default=None)
+    virtualport: Port | None = fields.child(default=None)
+    bandwidth: dict[str, dict[str, str]] | None = fields.tagged(
         "bandwidth", "inbound", "outbound", default=None
     )
-    filter: Filter | None = child(default=None)
-    model: str | None = attribute("model/@type", default=None)
-    driver: dict[str, str] | None = bag("driver", default=None)
+    filter: Filter | None = fields.child(default=None)
+    model: str | None = fields.attribute("model/@type", default=None)
+    driver: dict[str, str] | None = fields.bag("driver", default=None)
 
     @property
     def on(self) -> str | None:

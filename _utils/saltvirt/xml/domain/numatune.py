@@ -4,17 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.core.arguments import refuse_unknown_keys
-from saltvirt.xml import element, texts
+from saltvirt.xml import element, fields, texts
 from saltvirt.xml.edit.merging import merge
-from saltvirt.xml.fields import ATTRIBUTES, bag, values
 
 
 @element.declare("numatune")
 class Numatune:
     """The content of a <numatune>, as its elements' attributes."""
 
-    memory: dict[str, str] | None = bag("memory", default=None)
-    memnodes: tuple[dict[str, str], ...] = values("memnode", ATTRIBUTES, default=())
+    memory: dict[str, str] | None = fields.bag("memory", default=None)
+    memnodes: tuple[dict[str, str], ...] = fields.values("memnode", default=())
 
 
 build = element.build

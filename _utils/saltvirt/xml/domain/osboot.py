@@ -8,10 +8,9 @@ from typing import Any
 from saltvirt.core.arguments import boolean, refuse_unknown_keys
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Vm
-from saltvirt.xml import element, switch, tag
+from saltvirt.xml import element, fields, switch, tag
 from saltvirt.xml.domain import source
 from saltvirt.xml.edit import amend
-from saltvirt.xml.fields import attribute, bag, child, in_attribute, text, values
 
 _KEYS = {"kernel", "initrd", "cmdline", "loader", "nvram", "efi"}
 _DEVICES = {"hd", "fd", "cdrom", "network"}
@@ -23,33 +22,33 @@ _VARIABLES = "/var/lib/libvirt/qemu/nvram/{}_VARS.fd"
 class Loader:
     """A <loader>: the firmware's file and the element's attributes."""
 
-    path: str | None = text(default=None)
-    attributes: dict[str, str] = bag(default_factory=dict)
+    path: str | None = fields.text(default=None)
+    attributes: dict[str, str] = fields.bag(default_factory=dict)
 
 
 @element.declare("nvram")
 class Nvram:
     """An <nvram>: a file, or the attributes of a <source>, and the element's own."""
 
-    path: str | None = text(default=None)
-    attributes: dict[str, str] = bag(default_factory=dict)
-    source: dict[str, str] | None = bag("source", default=None)
+    path: str | None = fields.text(default=None)
+    attributes: dict[str, str] = fields.bag(default_factory=dict)
+    source: dict[str, str] | None = fields.bag("source", default=None)
 
 
 @element.declare("os")
 class Os:
     """The content of an <os>."""
 
-    type: str | None = text("type", default="hvm")
-    arch: str | None = attribute("type/@arch", default=None)
-    machine: str | None = attribute("type/@machine", default=None)
-    firmware: str | None = attribute("@firmware", default=None)
-    loader: Loader | None = child(default=None)
-    nvram: Nvram | None = child(default=None)
-    kernel: str | None = text("kernel", default=None)
-    initrd: str | None = text("initrd", default=None)
-    cmdline: str | None = text("cmdline", default=None)
-    boot: tuple[str, ...] = values("boot", in_attribute("dev"), default=())
+    type: str | None = fields.text("type", default="hvm")
+    arch: str | None = fields.attribute("type/@arch", default=None)
+    machine: str | None = fields.attribute("type/@machine", default=None)
+    firmware: str | None = fields.attribute("@firmware", default=None)
+    loader: Loader | None = fields.child(default=None)
+    nvram: Nvram | None = fields.child(default=None)
+    kernel: str | None = fields.text("kernel", default=None)
+    initrd: str | None = fields.text("initrd", default=None)
+    cmdline: str | None = fields.text("cmdline", default=None)
+    boot: tuple[str, ...] = fields.values("boot", fields.in_attribute("dev"), default=())
 
 
 build = element.build
@@ -71,19 +70,25 @@ def check(boot: Mapping[str, Any] | None) -> None:
         return
     refuse_unknown_keys("boot", boot, _KEYS)
     _check_efi(boot)
-    for part in ("cmdline", "initrd"):
-        if boot.get(part) and not boot.get("kernel"):
-            raise BadArgument("boot", f"{part!r} needs 'kernel'")
+    _check_direct(boot)
     if bool(boot.get("loader")) != bool(boot.get("nvram")):
-        raise BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
-    if boot.get("efi") and boot.get("loader"):
-        raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
+        raise _incomplete_firmware()
+
+
+def _check_direct(direct: Mapping[str, Any]) -> None:
+    for part in ("initrd", "cmdline"):
+        if direct.get(part) and not direct.get("kernel"):
+            raise BadArgument("boot", f"{part!r} needs 'kernel'")
+
+
+def _incomplete_firmware() -> BadArgument:
+    return BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
 
 
 def _check_efi(boot: Mapping[str, Any]) -> None:
-    """Refuse a text such as ``'no'``, which would count as true."""
-    if boot.get("efi") is not None:
-        boolean("boot:efi", boot["efi"])
+    # A text such as 'no' would count as true.
+    if boot.get("efi") is not None and boolean("boot:efi", boot["efi"]) and boot.get("loader"):
+        raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
 
 
 def from_call(vm: Vm) -> Os:
@@ -160,9 +165,7 @@ def apply_changes(
     }
     out = _with_firmware(replace(current, **direct), boot)
     out = out if boot_devices is None else replace(out, boot=boot_devices)
-    if (out.initrd or out.cmdline) and not out.kernel:
-        part = "initrd" if out.initrd else "cmdline"
-        raise BadArgument("boot", f"{part!r} needs 'kernel'")
+    _check_direct({"kernel": out.kernel, "initrd": out.initrd, "cmdline": out.cmdline})
     return out
 
 
@@ -170,8 +173,6 @@ def _with_firmware(current: Os, boot: Mapping[str, Any]) -> Os:
     if boot.get("efi") is False or _is_cleared(boot):
         return replace(current, firmware=None, loader=None, nvram=None)
     if boot.get("efi"):
-        if boot.get("loader"):
-            raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
         # libvirt replaces the request for a firmware with the loader that it has found.
         return replace(current, firmware="efi") if current.loader is None else current
     return _with_loader(current, boot)
@@ -188,7 +189,7 @@ def _with_loader(current: Os, boot: Mapping[str, Any]) -> Os:
         nvram = nvram or Nvram()
         nvram = replace(nvram, attributes={**nvram.attributes, **_template(boot["nvram"])})
     if {"loader", "nvram"} & set(boot) and (loader is None) != (nvram is None):
-        raise BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
+        raise _incomplete_firmware()
     return replace(current, loader=loader, nvram=nvram)
 
 
@@ -212,7 +213,7 @@ def amend_domain(root: ET.Element, requested: Os) -> None:
         return
     if requested.firmware is None and current.firmware is not None:
         # The features for the choice of a firmware.
-        amend.put_children(os_element, "firmware", [])
+        amend.remove_children(os_element, "firmware")
     if requested.boot != current.boot:
         # Their order is the boot order.
         amend.put_children(

@@ -1,16 +1,15 @@
 """<rng>."""
 
-from saltvirt.xml import element
-from saltvirt.xml.fields import attribute, bag, text
+from saltvirt.xml import element, fields
 
 
 @element.declare("rng")
 class Rng:
     """The content of a <rng>: the attributes of its <backend>, and the file that it reads."""
 
-    model: str | None = attribute("@model", default="virtio")
-    backend: dict[str, str] = bag("backend", default_factory=dict)
-    path: str | None = text("backend", default=None)
+    model: str | None = fields.attribute("@model", default="virtio")
+    backend: dict[str, str] = fields.bag("backend", default_factory=dict)
+    path: str | None = fields.text("backend", default=None)
 
 
 def for_vm() -> Rng:

@@ -2,8 +2,7 @@
 
 import xml.etree.ElementTree as ET
 
-from saltvirt.xml import element
-from saltvirt.xml.fields import attribute, children, text
+from saltvirt.xml import element, fields
 
 # The name of the credential that gives a guest its identity, and the end of its file's name.
 CREDENTIAL = "opt/io.systemd.credentials/tmpfiles.extra"
@@ -14,17 +13,17 @@ CREDENTIAL_FILE = "_seed.credentials"
 class Entry:
     """An <entry>: a text, or a file of the host that QEMU reads when it starts."""
 
-    name: str | None = attribute("@name")
-    file: str | None = attribute("@file", default=None)
-    text: str | None = text(default=None)
+    name: str | None = fields.attribute("@name")
+    file: str | None = fields.attribute("@file", default=None)
+    text: str | None = fields.text(default=None)
 
 
 @element.declare("sysinfo")
 class Sysinfo:
     """The content of a <sysinfo>; of SMBIOS, with entries in tables, only the type is read."""
 
-    type: str | None = attribute("@type")
-    entries: tuple[Entry, ...] = children(default=())
+    type: str | None = fields.attribute("@type")
+    entries: tuple[Entry, ...] = fields.children(default=())
 
 
 read = element.reader(Sysinfo)

@@ -1,7 +1,6 @@
 """<tpm>."""
 
-from saltvirt.xml import element
-from saltvirt.xml.fields import attribute, bag, child
+from saltvirt.xml import element, fields
 
 # libvirt's folder for the states of emulated TPMs, by the VMs' UUIDs.
 _STATES = "/var/lib/libvirt/swtpm"
@@ -11,16 +10,16 @@ _STATES = "/var/lib/libvirt/swtpm"
 class Backend:
     """The provider of a TPM: the attributes of a <backend>, and those of its <source>."""
 
-    attributes: dict[str, str] = bag()
-    source: dict[str, str] | None = bag("source", default=None)
+    attributes: dict[str, str] = fields.bag()
+    source: dict[str, str] | None = fields.bag("source", default=None)
 
 
 @element.declare("tpm")
 class Tpm:
     """The content of a <tpm>."""
 
-    model: str | None = attribute("@model")
-    backend: Backend | None = child(default=None)
+    model: str | None = fields.attribute("@model")
+    backend: Backend | None = fields.child(default=None)
 
 
 read = element.reader(Tpm)

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from saltvirt.core.arguments import vcpus
-from saltvirt.xml import element, flag, texts
+from saltvirt.xml import element, fields, flag, texts
 from saltvirt.xml.edit.merging import merge
-from saltvirt.xml.fields import YES_NO, attribute, bag, children, text
 
 _ATTRIBUTES = ("placement", "cpuset", "current")
 # The keys of a call's `cpu` that are read here.
@@ -19,20 +18,20 @@ _OWN = (*_ATTRIBUTES, "maximum", "vcpus", "iothreads")
 class Vcpu:
     """The state of one virtual CPU."""
 
-    id: str = attribute("@id", missing="")
-    enabled: bool | None = attribute("@enabled", YES_NO, default=None)
-    hotpluggable: bool | None = attribute("@hotpluggable", YES_NO, default=None)
-    order: str | None = attribute("@order", default=None)
+    id: str = fields.attribute("@id", missing="")
+    enabled: bool | None = fields.attribute("@enabled", fields.YES_NO, default=None)
+    hotpluggable: bool | None = fields.attribute("@hotpluggable", fields.YES_NO, default=None)
+    order: str | None = fields.attribute("@order", default=None)
 
 
 @element.declare()
 class Vcpus:
     """The virtual CPUs that a VM can have; ``attributes`` are those of <vcpu>."""
 
-    maximum: str = text("vcpu", missing="1")
-    attributes: dict[str, str] = bag("vcpu", default_factory=dict)
-    listed: tuple[Vcpu, ...] = children("vcpus", default=())
-    iothreads: str | None = text("iothreads", default=None)
+    maximum: str = fields.text("vcpu", missing="1")
+    attributes: dict[str, str] = fields.bag("vcpu", default_factory=dict)
+    listed: tuple[Vcpu, ...] = fields.children("vcpus", default=())
+    iothreads: str | None = fields.text("iothreads", default=None)
 
 
 build, read = element.build_parts, element.reader(Vcpus)

@@ -1,15 +1,14 @@
 """<video>."""
 
-from saltvirt.xml import element
+from saltvirt.xml import element, fields
 from saltvirt.xml.domain.graphics import Graphics
-from saltvirt.xml.fields import bag
 
 
 @element.declare("video")
 class Video:
     """The content of a <video>, as the attributes of its <model>."""
 
-    model: dict[str, str] | None = bag("model", default=None)
+    model: dict[str, str] | None = fields.bag("model", default=None)
 
 
 def for_display(graphics: Graphics | None) -> Video | None:

@@ -67,19 +67,17 @@ def _amend_children(
 
 def put_children(parent: ET.Element, name: str, elements: Sequence[ET.Element]) -> None:
     """Replace all children of a name, at the place of the first of them, or at the end."""
-    children = _find_children(parent, name)
-    index = list(parent).index(children[0]) if children else len(parent)
-    for child in children:
-        parent.remove(child)
+    first = parent.find(name)
+    index = len(parent) if first is None else list(parent).index(first)
+    remove_children(parent, name)
     for number, child in enumerate(elements):
         parent.insert(index + number, child)
 
 
-def is_equivalent(first: ET.Element | None, second: ET.Element | None) -> bool:
-    """Return whether two elements have the same content, in any order."""
-    if first is None or second is None:
-        return first is second
-    return _to_comparable(first) == _to_comparable(second)
+def remove_children(parent: ET.Element, name: str) -> None:
+    """Remove all children of a name."""
+    for child in _find_children(parent, name):
+        parent.remove(child)
 
 
 def _find_children(parent: ET.Element, name: str) -> list[ET.Element]:

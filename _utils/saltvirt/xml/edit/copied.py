@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from saltvirt.xml import METADATA_NS, parse, set_first, tag, to_text
 from saltvirt.xml.domain import chardev, disk, metadata
-from saltvirt.xml.edit import readdomain
+from saltvirt.xml.edit import amend, readdomain
 from saltvirt.xml.edit.clone import (
     clear_source,
     exclusive_disks,
@@ -227,7 +227,7 @@ def _set_sources(root: ET.Element, settings: CopySettings) -> None:
         elif source is not None and target in settings.sources:
             source.set(TYPES[element.get("type", "file")], settings.sources[target])
             # The copy has the content of the original's backing chain.
-            _remove(element, "backingStore")
+            amend.remove_children(element, "backingStore")
     if settings.seed is not None:
         disk_indexes = [index for index, child in enumerate(devices) if child.tag == "disk"]
         devices.insert(disk_indexes[-1] + 1 if disk_indexes else 0, disk.build(settings.seed))
@@ -235,10 +235,10 @@ def _set_sources(root: ET.Element, settings: CopySettings) -> None:
 
 def _set_nics(root: ET.Element, macs: tuple[str, ...]) -> None:
     for nic, mac in zip(root.findall("devices/interface"), macs, strict=True):
-        _remove(nic, "mac")
+        amend.remove_children(nic, "mac")
         nic.insert(0, tag("mac", {"address": mac}))
         # Names of host links and of switch ports, which must be unique.
-        _remove(nic, "target")
+        amend.remove_children(nic, "target")
         for filter_ in nic.findall("filterref"):
             # The original's address, which the copy cannot use.
             for parameter in filter_.findall("parameter[@name='IP']"):
@@ -292,8 +292,3 @@ def _set_firmware(root: ET.Element, variables: str | None) -> None:
         nvram = tag("nvram")
         os.append(nvram)
     nvram.text = variables
-
-
-def _remove(parent: ET.Element, name: str) -> None:
-    for child in parent.findall(name):
-        parent.remove(child)

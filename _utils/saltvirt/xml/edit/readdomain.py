@@ -72,13 +72,12 @@ def interfaces(root: ET.Element) -> list[nic.Interface]:
 
 def macs(root: ET.Element) -> list[str]:
     """Return the MAC addresses of a VM's NICs."""
-    vm_nics = map(nic.read, _devices(root, "interface"))
-    return [interface.mac for interface in vm_nics if interface.mac]
+    return [interface.mac for interface in interfaces(root) if interface.mac]
 
 
 def links(root: ET.Element) -> dict[str, Any]:
     """Return what a VM's NICs need of a host, as :func:`saltvirt.core.nics.host_needs` does."""
-    needed_links = host_needs(nic.read(device) for device in _devices(root, "interface"))
+    needed_links = host_needs(interfaces(root))
     return {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in needed_links.items()
@@ -183,15 +182,14 @@ def is_cpu_checked(root: ET.Element) -> bool:
 
 def has_host_device(root: ET.Element) -> bool:
     """Return whether a VM has a device of its host, also as a NIC."""
-    vm_nics = map(nic.read, _devices(root, "interface"))
     return bool(_devices(root, "hostdev")) or any(
-        interface.type == "hostdev" for interface in vm_nics
+        interface.type == "hostdev" for interface in interfaces(root)
     )
 
 
 def sends_as_host(root: ET.Element) -> bool:
     """Return whether QEMU, or passt, sends for a NIC of a VM by sockets of the host."""
-    return any(nic.read(device).type == "user" for device in _devices(root, "interface"))
+    return any(interface.type == "user" for interface in interfaces(root))
 
 
 def has_seed_credential(root: ET.Element) -> bool:

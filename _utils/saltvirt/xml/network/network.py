@@ -5,20 +5,8 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
-from saltvirt.xml import element, switch, tag, texts
+from saltvirt.xml import element, fields, switch, tag, texts
 from saltvirt.xml.domain import nic
-from saltvirt.xml.fields import (
-    INTEGER,
-    Form,
-    attribute,
-    child,
-    children,
-    in_attribute,
-    text,
-    tuple_of,
-    value,
-    values,
-)
 
 # The modes for which libvirt names a bridge itself, if the definition has none.
 GENERATED = (None, "nat", "route", "open")
@@ -75,20 +63,20 @@ def _family(address: str) -> str:
     return "ipv6" if ":" in address else "ipv4"
 
 
-_FORWARD = Form(lambda forward: forward.get("mode", "nat"), _write_forward)
-_SPAN = tuple_of("start", "end")
-_PCI_ADDRESS = Form(_read_pci_address, _write_pci_address)
-_DOMAIN = Form(
+_FORWARD = fields.Form(lambda forward: forward.get("mode", "nat"), _write_forward)
+_SPAN = fields.tuple_of("start", "end")
+_PCI_ADDRESS = fields.Form(_read_pci_address, _write_pci_address)
+_DOMAIN = fields.Form(
     lambda domain: (domain.get("name", ""), switch(domain.get("localOnly"))), _write_domain
 )
 # Attributes as a tuple, which can be sorted.
-_ROW = Form(
+_ROW = fields.Form(
     lambda row: tuple(sorted(row.attrib.items())), lambda row, pairs: row.attrib.update(pairs)
 )
-_HOST_NAMES = Form(_read_host_names, _write_host_names)
-_ADDRESS = Form(lambda ip: ip.get("address", ""), _write_address)
-_PREFIX = Form(_read_prefix, lambda ip, prefix: ip.set("prefix", str(prefix)))
-_OTHERS = Form(
+_HOST_NAMES = fields.Form(_read_host_names, _write_host_names)
+_ADDRESS = fields.Form(lambda ip: ip.get("address", ""), _write_address)
+_PREFIX = fields.Form(_read_prefix, lambda ip, prefix: ip.set("prefix", str(prefix)))
+_OTHERS = fields.Form(
     lambda network: tuple(sorted({child.tag for child in network} - _KNOWN)),
     lambda network, names: None,
 )
@@ -98,22 +86,22 @@ _OTHERS = Form(
 class Dns:
     """The content of a <dns>: rows of attributes; ``hosts`` are (address, names)."""
 
-    forwarders: Rows = values("forwarder", _ROW, default=())
-    txt: Rows = values("txt", _ROW, default=())
-    hosts: tuple[tuple[str, tuple[str, ...]], ...] = values("host", _HOST_NAMES, default=())
-    srvs: Rows = values("srv", _ROW, default=())
+    forwarders: Rows = fields.values("forwarder", _ROW, default=())
+    txt: Rows = fields.values("txt", _ROW, default=())
+    hosts: tuple[tuple[str, tuple[str, ...]], ...] = fields.values("host", _HOST_NAMES, default=())
+    srvs: Rows = fields.values("srv", _ROW, default=())
 
 
 @element.declare("ip")
 class Ip:
     """The host's own address in the network, and what DHCP and TFTP serve there."""
 
-    address: str = value(".", _ADDRESS)
-    prefix: int = value(".", _PREFIX)
-    tftp: str | None = attribute("tftp/@root", default=None)
-    ranges: tuple[tuple[str, str], ...] = values("dhcp/range", _SPAN, default=())
-    hosts: Rows = values("dhcp/host", _ROW, default=())
-    bootp: tuple[tuple[str, str], ...] | None = value("dhcp/bootp", _ROW, default=None)
+    address: str = fields.value(".", _ADDRESS)
+    prefix: int = fields.value(".", _PREFIX)
+    tftp: str | None = fields.attribute("tftp/@root", default=None)
+    ranges: tuple[tuple[str, str], ...] = fields.values("dhcp/range", _SPAN, default=())
+    hosts: Rows = fields.values("dhcp/host", _ROW, default=())
+    bootp: tuple[tuple[str, str], ...] | None = fields.value("dhcp/bootp", _ROW, default=None)
 
     @property
     def family(self) -> str:
@@ -125,23 +113,25 @@ class Ip:
 class Network:
     """The content of a <network>; ``others`` are the names of elements without a field here."""
 
-    name: str = text("name", missing="")
-    uuid: str | None = text("uuid", default=None)
-    forward: str | None = value("forward", _FORWARD, default=None)
-    nat_addresses: tuple[str, str] | None = value("forward/nat/address", _SPAN, default=None)
-    nat_ports: tuple[str, str] | None = value("forward/nat/port", _SPAN, default=None)
-    interfaces: tuple[str, ...] = values("forward/interface", in_attribute("dev"), default=())
-    addresses: tuple[str, ...] = values("forward/address", _PCI_ADDRESS, default=())
-    physical_function: str | None = attribute("forward/pf/@dev", default=None)
-    bridge: str | None = attribute("bridge/@name", default=None)
-    mtu: int | None = attribute("mtu/@size", INTEGER, default=None)
-    mac: str | None = attribute("mac/@address", default=None)
-    domain: tuple[str, bool | None] | None = value("domain", _DOMAIN, default=None)
-    dns: Dns | None = child(default=None)
-    ips: tuple[Ip, ...] = children(default=())
-    virtualport: nic.Port | None = child(default=None)
-    vlan: nic.Vlan | None = child(default=None)
-    others: tuple[str, ...] = value(".", _OTHERS, default=())
+    name: str = fields.text("name", missing="")
+    uuid: str | None = fields.text("uuid", default=None)
+    forward: str | None = fields.value("forward", _FORWARD, default=None)
+    nat_addresses: tuple[str, str] | None = fields.value("forward/nat/address", _SPAN, default=None)
+    nat_ports: tuple[str, str] | None = fields.value("forward/nat/port", _SPAN, default=None)
+    interfaces: tuple[str, ...] = fields.values(
+        "forward/interface", fields.in_attribute("dev"), default=()
+    )
+    addresses: tuple[str, ...] = fields.values("forward/address", _PCI_ADDRESS, default=())
+    physical_function: str | None = fields.attribute("forward/pf/@dev", default=None)
+    bridge: str | None = fields.attribute("bridge/@name", default=None)
+    mtu: int | None = fields.attribute("mtu/@size", fields.INTEGER, default=None)
+    mac: str | None = fields.attribute("mac/@address", default=None)
+    domain: tuple[str, bool | None] | None = fields.value("domain", _DOMAIN, default=None)
+    dns: Dns | None = fields.child(default=None)
+    ips: tuple[Ip, ...] = fields.children(default=())
+    virtualport: nic.Port | None = fields.child(default=None)
+    vlan: nic.Vlan | None = fields.child(default=None)
+    others: tuple[str, ...] = fields.value(".", _OTHERS, default=())
 
 
 build, read = element.build, element.reader(Network)

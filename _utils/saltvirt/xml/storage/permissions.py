@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml.fields import TEXT, Form
+from saltvirt.xml import fields
 
 KEYS = ("mode", "owner", "group", "label")
 # An owner or a group that libvirt does not set.
@@ -18,7 +18,7 @@ def _load(permission: ET.Element) -> str | None:
 
 
 # The form of each element in <permissions>.
-FORM = Form(_load, TEXT.dump)
+FORM = fields.Form(_load, fields.TEXT.dump)
 
 
 def from_call(value: object) -> dict[str, str] | None:

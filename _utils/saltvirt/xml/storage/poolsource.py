@@ -6,8 +6,7 @@ from typing import Any
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import element, texts
-from saltvirt.xml.fields import ATTRIBUTES, attribute, bag, child, text, values
+from saltvirt.xml import element, fields, texts
 
 _WWN = re.compile(r"(0x)?[0-9A-Fa-f]{16}")
 SECRET_TYPES = {"rbd": "ceph", "iscsi": "chap", "iscsi-direct": "chap"}
@@ -39,32 +38,32 @@ _ADDRESS = ("domain", "bus", "slot", "function")
 class Adapter:
     """The SCSI adapter of a pool's volumes; ``address`` is its parent's."""
 
-    attributes: dict[str, str] = bag(default_factory=dict)
-    unique_id: str | None = attribute("parentaddr/@unique_id", default=None)
-    address: dict[str, str] | None = bag("parentaddr/address", default=None)
+    attributes: dict[str, str] = fields.bag(default_factory=dict)
+    unique_id: str | None = fields.attribute("parentaddr/@unique_id", default=None)
+    address: dict[str, str] | None = fields.bag("parentaddr/address", default=None)
 
 
 @element.declare("auth")
 class Auth:
     """The login for a source; ``secret`` is ``{"usage": ...}`` or ``{"uuid": ...}``."""
 
-    type: str | None = attribute("@type", default=None)
-    username: str | None = attribute("@username", default=None)
-    secret: dict[str, str] = bag("secret", default_factory=dict)
+    type: str | None = fields.attribute("@type", default=None)
+    username: str | None = fields.attribute("@username", default=None)
+    secret: dict[str, str] = fields.bag("secret", default_factory=dict)
 
 
 @element.declare("source")
 class Source:
     """The source of a pool's volumes; ``devices`` and ``hosts`` are their attributes."""
 
-    hosts: tuple[dict[str, str], ...] = values("host", ATTRIBUTES, default=())
-    devices: tuple[dict[str, str], ...] = values("device", ATTRIBUTES, default=())
-    dir: str | None = attribute("dir/@path", default=None)
-    adapter: Adapter | None = child(default=None)
-    auth: Auth | None = child(default=None)
-    name: str | None = text("name", default=None)
-    format: str | None = attribute("format/@type", default=None)
-    initiator: str | None = attribute("initiator/iqn/@name", default=None)
+    hosts: tuple[dict[str, str], ...] = fields.values("host", default=())
+    devices: tuple[dict[str, str], ...] = fields.values("device", default=())
+    dir: str | None = fields.attribute("dir/@path", default=None)
+    adapter: Adapter | None = fields.child(default=None)
+    auth: Auth | None = fields.child(default=None)
+    name: str | None = fields.text("name", default=None)
+    format: str | None = fields.attribute("format/@type", default=None)
+    initiator: str | None = fields.attribute("initiator/iqn/@name", default=None)
 
 
 def from_call(name: str, ptype: str, options: Mapping[str, Any]) -> Source:

@@ -14,8 +14,7 @@ from typing import Any
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import element
-from saltvirt.xml.fields import attribute, child, tagged, text
+from saltvirt.xml import element, fields
 from saltvirt.xml.storage import permissions, poolsource
 
 # The parts of a source that a pool of each type takes.
@@ -68,12 +67,12 @@ _OWN_SOURCE = {"host", "device", "dir", "adapter", "auth", "name", "format", "in
 class Pool:
     """The content of a <pool>; ``permissions``: what it has of mode, owner, group and label."""
 
-    type: str = attribute("@type", missing="")
-    name: str = text("name", missing="")
-    uuid: str | None = text("uuid", default=None)
-    source: poolsource.Source = child(default_factory=poolsource.Source)
-    target: str | None = text("target/path", default=None)
-    permissions: dict[str, str] | None = tagged(
+    type: str = fields.attribute("@type", missing="")
+    name: str = fields.text("name", missing="")
+    uuid: str | None = fields.text("uuid", default=None)
+    source: poolsource.Source = fields.child(default_factory=poolsource.Source)
+    target: str | None = fields.text("target/path", default=None)
+    permissions: dict[str, str] | None = fields.tagged(
         "target/permissions", *permissions.KEYS, form=permissions.FORM, default=None
     )
 

@@ -2,15 +2,13 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.units import size_bytes
-from saltvirt.xml import element, tag
+from saltvirt.xml import element, fields, tag
 from saltvirt.xml.domain import disk
-from saltvirt.xml.fields import Form, attribute, child, presence, tagged, text, value
 from saltvirt.xml.storage import permissions
 
 TYPES = ("file", "block", "dir", "network", "netdir", "ploop")
@@ -27,33 +25,33 @@ def _write_bytes(size: ET.Element, amount: int) -> None:
 
 
 # A size as libvirt writes it.
-_BYTES = Form(lambda size: int(size.text) if size.text else None, _write_bytes)
+_BYTES = fields.Form(lambda size: int(size.text) if size.text else None, _write_bytes)
 
 
 @element.declare("backingStore")
 class Backing:
     """The file below a volume."""
 
-    path: str = text("path", is_needed=True)
-    format: str | None = attribute("format/@type", default=None)
+    path: str = fields.text("path", is_needed=True)
+    format: str | None = fields.attribute("format/@type", default=None)
 
 
 @element.declare("volume")
 class Volume:
     """The content of a <volume>; sizes in bytes. libvirt sets ``key`` and ``path``."""
 
-    type: str | None = attribute("@type", default=None)
-    name: str = text("name", missing="")
-    key: str | None = text("key", default=None)
-    capacity: int = value("capacity", _BYTES, missing=0)
-    allocation: int | None = value("allocation", _BYTES, default=None)
-    path: str | None = text("target/path", default=None)
-    format: str | None = attribute("target/format/@type", default=None)
-    permissions: dict[str, str] | None = tagged(
+    type: str | None = fields.attribute("@type", default=None)
+    name: str = fields.text("name", missing="")
+    key: str | None = fields.text("key", default=None)
+    capacity: int = fields.value("capacity", _BYTES, missing=0)
+    allocation: int | None = fields.value("allocation", _BYTES, default=None)
+    path: str | None = fields.text("target/path", default=None)
+    format: str | None = fields.attribute("target/format/@type", default=None)
+    permissions: dict[str, str] | None = fields.tagged(
         "target/permissions", *permissions.KEYS, form=permissions.FORM, default=None
     )
-    is_nocow: bool = presence("target/nocow", default=False)
-    backing: Backing | None = child(default=None)
+    is_nocow: bool = fields.presence("target/nocow", default=False)
+    backing: Backing | None = fields.child(default=None)
 
 
 read = element.reader(Volume)
@@ -176,39 +174,10 @@ def _find_locations(source: ET.Element) -> Iterator[tuple[str, ...]]:
             yield "path", path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskPlace:
-    """The place of a disk of a <domain> that is no file; ``source`` and ``hosts``: attributes."""
-
-    type: str
-    device: str
-    is_readonly: bool
-    source: dict[str, str]
-    hosts: tuple[dict[str, str], ...]
-
-
-def place_of(vm_disk: disk.Disk) -> DiskPlace:
-    """Return the place of a disk that is no file."""
-    return DiskPlace(
-        type=vm_disk.type or "",
-        device=vm_disk.device,
-        source=vm_disk.source or {},
-        hosts=vm_disk.hosts,
-        is_readonly=vm_disk.is_readonly,
-    )
-
-
-def places(root: ET.Element) -> list[DiskPlace]:
-    """Return the places of the disks of a <domain> that are no files, without empty drives."""
+def places(root: ET.Element) -> list[disk.Disk]:
+    """Return the disks of a <domain> that are no files, without empty drives."""
     return [
-        DiskPlace(
-            type=element.get("type", ""),
-            device=element.get("device", "disk"),
-            is_readonly=element.find("readonly") is not None,
-            source=dict(source.attrib),
-            hosts=tuple(dict(host.attrib) for host in source.iterfind("host")),
-        )
-        for element in root.iterfind("devices/disk")
-        for source in element.iterfind("source")
-        if element.get("type") in ("volume", "block", "network")
+        vm_disk
+        for vm_disk in map(disk.read, root.iterfind("devices/disk"))
+        if vm_disk.source is not None and vm_disk.type in ("volume", "block", "network")
     ]
