@@ -54,7 +54,16 @@ def _imports(path):
     tree = trees.tree(path)
     top = set(map(id, tree.body))
     guarded = {id(n) for node in tree.body if isinstance(node, ast.Try) for n in node.body}
+    # Only type checkers import these.
+    typing_only = {
+        id(n)
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for n in node.body
+    }
     for node in trees.nodes(path):
+        if id(node) in typing_only:
+            continue
         at_top = id(node) in top or id(node) in guarded
         if isinstance(node, ast.Import):
             yield from ((alias.name, at_top) for alias in node.names)
