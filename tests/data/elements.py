@@ -118,7 +118,7 @@ VCPUS = st.builds(
     vcpu.Vcpus,
     maximum=TEXT,
     attributes=BAG,
-    listed=some(VCPU_STATES),
+    states=some(VCPU_STATES),
     iothreads=maybe(TEXT),
 )
 PARTS = st.builds(

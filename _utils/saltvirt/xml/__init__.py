@@ -12,7 +12,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 
-from saltvirt.core import units
+from saltvirt.core import arguments, units
 from saltvirt.core.errors import BadArgument, VirtError
 from saltvirt.xml.edit import prefixes
 
@@ -93,9 +93,7 @@ def kib(amount: str | None, unit: str | None) -> int | None:
 
 
 def _text(name: str, value: object) -> str:
-    if isinstance(value, Mapping | list | tuple | set):
-        raise BadArgument(name, "is a list or a mapping, where a text or a number belongs")
-    text = str(yes_no(value) if isinstance(value, bool) else value)
+    text = arguments.plain_text(name, yes_no(value) if isinstance(value, bool) else value)
     if _UNWRITABLE.search(text):
         raise BadArgument(name, f"{text!r} has a control character, which XML cannot hold")
     return text

@@ -312,7 +312,7 @@ def test_a_uuid_that_was_chosen_is_defined(validate):
 def test_a_seed_without_a_free_target_is_refused():
     disks = [{"name": f"d{number}"} for number in range(25)]
 
-    with pytest.raises(BadArgument, match="none of vdb to vdz is left for the seed"):
+    with pytest.raises(BadArgument, match="vdb to vdz are in use"):
         built(image="salt://c.img", disks=disks)
 
 

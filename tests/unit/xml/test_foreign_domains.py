@@ -330,7 +330,7 @@ def test_a_copy_has_all_that_is_its_own_in_place_of_its_sources():
     }
     assert list(copied.describe_shared(parse(text))) == [
         "file system data is not copied",
-        "a serial port or console listens on port 5000: one of them runs at a time",
+        "a serial port or console listens on port 5000: only one of the VMs can run",
     ]
 
 
@@ -363,7 +363,7 @@ def test_a_copy_writes_to_no_file_of_the_host_that_its_source_writes_to():
     assert said.count("/var/log/web1") == 1 and "/run/web1" in said and "/dev/parport0" in said
     assert list(copied.describe_shared(parse(text))) == [
         "shared memory ring is not copied",
-        "QEMU is given /srv/a.ign by <qemu:commandline>, which is not copied",
+        "<qemu:commandline> gives QEMU /srv/a.ign, which is not copied",
     ]
     assert list(copied.obstacles(parse(text))) == []
     disk_ = text.replace("-fw_cfg", "-drive")

@@ -18,10 +18,10 @@ _FIELDS = {
     **{key: key for key in ("vendor", "model", "topology", "cache", "features")},
     "numa": "cells",
 }
-_OWN = (*_ATTRIBUTES, *_FIELDS)
+_CALL_KEYS = (*_ATTRIBUTES, *_FIELDS)
 # All keys of `cpu`; the rest are for <vcpu>, <vcpus>, <iothreads> and <cputune>.
 _KEYS = {
-    *_OWN,
+    *_CALL_KEYS,
     # The name of `features` in the documentation of Salt 3006's states.
     "feature",
     *("placement", "cpuset", "current", "maximum", "vcpus", "iothreads", "tuning"),
@@ -50,7 +50,7 @@ class Cell:
 
 def _write_feature(feature: ET.Element, pair: tuple[str, str | None]) -> None:
     name, policy = pair
-    feature.attrib.update(texts({"policy": policy, "name": name}))
+    fields.ATTRIBUTES.dump(feature, {"policy": policy, "name": name})
 
 
 _FEATURE = fields.Form(
@@ -184,7 +184,7 @@ def apply_changes(current: Cpu | None, changes: Mapping[str, Any]) -> Cpu | None
         A ``cpu`` mapping; null removes a value, and what is not given stays.
     """
     refuse_unknown_keys("cpu", changes, _KEYS)
-    cpu_changes = {key: changes[key] for key in _OWN if key in changes}
+    cpu_changes = {key: changes[key] for key in _CALL_KEYS if key in changes}
     if isinstance(cpu_changes.get("model"), str):
         cpu_changes["model"] = {"name": cpu_changes["model"]}
     call = merge(_to_call(current), cpu_changes)

@@ -175,5 +175,7 @@ def seeds(vm: Vm, used_targets: Container[str]) -> Iterator[Disk]:
         f"vd{letter}" for letter in "bcdefghijklmnopqrstuvwxyz" if f"vd{letter}" not in used_targets
     ]
     if not free_targets:
-        raise BadArgument("disks", "none of vdb to vdz is left for the seed; use another bus")
+        raise BadArgument(
+            "disks", "vdb to vdz are in use, so the seed has no target; use another bus for a disk"
+        )
     yield disk.seed(vm.seed_path, free_targets[0])

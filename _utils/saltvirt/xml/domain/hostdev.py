@@ -43,7 +43,7 @@ def refuse_unknown(name: str, host_device_names: Container[str]) -> None:
     if not name.startswith(("pci_", "usb_")):
         raise BadArgument(
             "host_devices",
-            f"{name!r}: a VM gets PCI and USB devices alone; virt.node_devices lists them",
+            f"{name!r}: a VM can get only PCI and USB devices; virt.node_devices lists them",
         )
     raise BadArgument(
         "host_devices", f"{name!r} is not a device of this host; list them with virt.node_devices"

@@ -11,7 +11,7 @@ from saltvirt.xml.edit.merging import merge
 
 _ATTRIBUTES = ("placement", "cpuset", "current")
 # The keys of a call's `cpu` that are read here.
-_OWN = (*_ATTRIBUTES, "maximum", "vcpus", "iothreads")
+_CALL_KEYS = (*_ATTRIBUTES, "maximum", "vcpus", "iothreads")
 
 
 @element.declare("vcpu")
@@ -30,7 +30,7 @@ class Vcpus:
 
     maximum: str = fields.text("vcpu", missing="1")
     attributes: dict[str, str] = fields.bag("vcpu", default_factory=dict)
-    listed: tuple[Vcpu, ...] = fields.children("vcpus", default=())
+    states: tuple[Vcpu, ...] = fields.children("vcpus", default=())
     iothreads: str | None = fields.text("iothreads", default=None)
 
 
@@ -50,7 +50,7 @@ def from_call(cpu: int | Mapping[str, Any]) -> Vcpus:
     return Vcpus(
         maximum=maximum,
         attributes=_as_libvirt_keeps(attributes, maximum),
-        listed=vcpu_states,
+        states=vcpu_states,
         iothreads=str(cpu["iothreads"]) if cpu.get("iothreads") else None,
     )
 
@@ -84,12 +84,12 @@ def apply_changes(current: Vcpus, changes: int | Mapping[str, Any]) -> Vcpus:
     """
     if isinstance(changes, Mapping):
         # Without the keys of other modules, which would be merged for nothing.
-        vcpu_changes = {key: changes[key] for key in _OWN if key in changes}
+        vcpu_changes = {key: changes[key] for key in _CALL_KEYS if key in changes}
         if "vcpus" in vcpu_changes:
             return from_call(merge(_to_call(current), vcpu_changes))
-        requested = from_call(merge(_to_call(replace(current, listed=())), vcpu_changes))
+        requested = from_call(merge(_to_call(replace(current, states=())), vcpu_changes))
         return (
-            replace(requested, listed=current.listed)
+            replace(requested, states=current.states)
             if _counts(requested) == _counts(current)
             else requested
         )
@@ -97,7 +97,7 @@ def apply_changes(current: Vcpus, changes: int | Mapping[str, Any]) -> Vcpus:
         return current
     other_attributes = {key: value for key, value in current.attributes.items() if key != "current"}
     # A list of single CPUs would no longer have all of them.
-    return replace(current, maximum=str(changes), attributes=other_attributes, listed=())
+    return replace(current, maximum=str(changes), attributes=other_attributes, states=())
 
 
 def _counts(vcpus_: Vcpus) -> tuple[str, str]:
@@ -113,7 +113,7 @@ def _to_call(vcpus_: Vcpus) -> dict[str, Any]:
             "hotpluggable": vcpu.hotpluggable,
             "order": vcpu.order,
         }
-        for vcpu in vcpus_.listed
+        for vcpu in vcpus_.states
     }
     threads = {"vcpus": states_by_id or None, "iothreads": vcpus_.iothreads}
     call = {"maximum": vcpus_.maximum, **vcpus_.attributes, **threads}
@@ -126,9 +126,9 @@ def least(root: ET.Element) -> int:
     if root.get("type") not in ("kvm", "qemu"):
         return 1
     # libvirt lists them as soon as one was added to those of boot.
-    boot_vcpus = [vcpu for vcpu in current.listed if vcpu.enabled and vcpu.hotpluggable is False]
+    boot_vcpus = [vcpu for vcpu in current.states if vcpu.enabled and vcpu.hotpluggable is False]
     return (
         len(boot_vcpus)
-        if current.listed
+        if current.states
         else int(current.attributes.get("current", current.maximum))
     )

@@ -52,8 +52,8 @@ def _writable(disk: ET.Element) -> Writable:
     kind = driver.get("type", "raw") if driver is not None else "raw"
     if disk.get("type") != "file" or not path:
         raise StorageError(
-            f"disk {name} is of type {disk.get('type')}: a clone needs a copy of it, and only "
-            "files in a storage pool are copied; make it one, or take it out of the base domain"
+            f"disk {name} is of type {disk.get('type')}, and only files in a storage pool are "
+            "copied; move it into a pool, or remove it from the base domain"
         )
     if kind not in _FORMATS:
         raise StorageError(f"disk {name}: format {kind!r} is not copied; only qcow2 and raw are")

@@ -98,20 +98,20 @@ def obstacles(root: ET.Element) -> Iterator[str]:
         yield "it has persistent memory, whose file is not copied; detach it first"
     if root.find("devices/tpm") is not None:
         yield (
-            "it has a TPM, whose state is not copied, and what its guest has sealed with that "
-            "could not be opened in another VM"
+            "it has a TPM, whose state is not copied: the copy could not open what the guest has "
+            "sealed with the TPM"
         )
     if any(map(_DISK_ARGUMENT.fullmatch, arguments(root))):
         yield (
-            "QEMU is given a disk or a folder by <qemu:commandline>, which is not copied, and to "
-            "which both would write; make it a <disk>, or take it out"
+            "<qemu:commandline> gives QEMU a disk or a folder, which is not copied: both VMs would "
+            "write to it; make it a <disk>, or remove it"
         )
     yield from _find_disk_obstacles(root)
 
 
 def _find_disk_obstacles(root: ET.Element) -> Iterator[str]:
     if any(element.find("source/snapshot") is not None for element in exclusive_disks(root)):
-        yield "it has a snapshot of a network disk as a disk, which is not copied; detach it"
+        yield "one of its disks is a snapshot of a network disk, which is not copied; detach it"
     for vm_disk in disks(root):
         if vm_disk.type not in TYPES:
             yield (
@@ -147,7 +147,10 @@ def find_argument_files(root: ET.Element) -> list[str]:
 def describe_replaced_chardevs(root: ET.Element) -> Iterator[str]:
     """Yield a message for each pty that a copy gets instead of a file or device of the host."""
     for path in dict.fromkeys(path for _device, path in find_host_chardevs(root)):
-        yield f"a serial port, console or channel has a pty, not {path}, which only one VM can have"
+        yield (
+            f"a serial port, console or channel gets a pty instead of {path}, which only one VM "
+            "can use"
+        )
 
 
 def describe_shared(root: ET.Element) -> Iterator[str]:
@@ -166,7 +169,7 @@ def describe_shared(root: ET.Element) -> Iterator[str]:
     for service in sorted(
         {listener["service"] for listener in readdomain.listeners(root) if _is_fixed(listener)}
     ):
-        yield f"a serial port or console listens on port {service}: one of them runs at a time"
+        yield f"a serial port or console listens on port {service}: only one of the VMs can run"
 
 
 def _describe_uncopied(root: ET.Element) -> Iterator[str]:
@@ -175,7 +178,7 @@ def _describe_uncopied(root: ET.Element) -> Iterator[str]:
     for path in dict.fromkeys(
         path for argument in arguments(root) for path in _PATH.findall(argument)
     ):
-        yield f"QEMU is given {path} by <qemu:commandline>, which is not copied"
+        yield f"<qemu:commandline> gives QEMU {path}, which is not copied"
 
 
 def _is_fixed(listener: Mapping[str, str]) -> bool:

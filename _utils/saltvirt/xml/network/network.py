@@ -5,7 +5,7 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
-from saltvirt.xml import element, fields, switch, tag, texts
+from saltvirt.xml import element, fields, switch, tag
 from saltvirt.xml.domain import nic
 
 # The modes for which libvirt names a bridge itself, if the definition has none.
@@ -13,7 +13,7 @@ GENERATED = (None, "nat", "route", "open")
 # The ports that libvirt writes for NAT without ports.
 _ALL_PORTS = ("1024", "65535")
 _PCI_PARTS = ("domain", "bus", "slot", "function")
-_KNOWN = {
+_DECLARED = {
     *("name", "uuid", "mac", "bridge", "mtu", "domain", "forward"),
     *("virtualport", "vlan", "dns", "ip"),
 }
@@ -22,7 +22,8 @@ Rows = tuple[tuple[tuple[str, str], ...], ...]
 
 
 def _write_forward(forward: ET.Element, mode: str) -> None:
-    forward.attrib.update(texts({"mode": mode, "managed": True if mode == "hostdev" else None}))
+    managed = True if mode == "hostdev" else None
+    fields.ATTRIBUTES.dump(forward, {"mode": mode, "managed": managed})
 
 
 def _read_pci_address(address: ET.Element) -> str:
@@ -36,7 +37,7 @@ def _write_pci_address(element: ET.Element, address: str) -> None:
 
 
 def _write_domain(element: ET.Element, domain: tuple[str, bool | None]) -> None:
-    element.attrib.update(texts({"name": domain[0], "localOnly": domain[1]}))
+    fields.ATTRIBUTES.dump(element, {"name": domain[0], "localOnly": domain[1]})
 
 
 def _read_host_names(host: ET.Element) -> tuple[str, tuple[str, ...]]:
@@ -44,7 +45,7 @@ def _read_host_names(host: ET.Element) -> tuple[str, tuple[str, ...]]:
 
 
 def _write_host_names(host: ET.Element, content: tuple[str, tuple[str, ...]]) -> None:
-    host.set("ip", content[0])
+    fields.ATTRIBUTES.dump(host, {"ip": content[0]})
     host.extend(tag("hostname", text=name) for name in content[1])
 
 
@@ -71,13 +72,14 @@ _DOMAIN = fields.Form(
 )
 # Attributes as a tuple, which can be sorted.
 _ROW = fields.Form(
-    lambda row: tuple(sorted(row.attrib.items())), lambda row, pairs: row.attrib.update(pairs)
+    lambda row: tuple(sorted(row.attrib.items())),
+    lambda row, pairs: fields.ATTRIBUTES.dump(row, dict(pairs)),
 )
 _HOST_NAMES = fields.Form(_read_host_names, _write_host_names)
 _ADDRESS = fields.Form(lambda ip: ip.get("address", ""), _write_address)
 _PREFIX = fields.Form(_read_prefix, lambda ip, prefix: ip.set("prefix", str(prefix)))
 _OTHERS = fields.Form(
-    lambda network: tuple(sorted({child.tag for child in network} - _KNOWN)),
+    lambda network: tuple(sorted({child.tag for child in network} - _DECLARED)),
     lambda network, names: None,
 )
 
@@ -144,12 +146,8 @@ def connections(element: ET.Element) -> int:
 
 def bridge_of(element: ET.Element) -> str | None:
     """Return the bridge of a network, None if it has none."""
-    return _attribute(element, "bridge", "name")
-
-
-def _attribute(element: ET.Element, path: str, key: str) -> str | None:
-    child = element.find(path)
-    return None if child is None else child.get(key)
+    bridge = element.find("bridge")
+    return None if bridge is None else bridge.get("name")
 
 
 def with_identity(requested: Network, defined: Network) -> Network:

@@ -43,6 +43,6 @@ def _text(key: str, value: object) -> str:
         return str(arguments.whole_number(f"permissions:{key}", value, least=-1))
     if key == "mode":
         if isinstance(value, bool) or not re.fullmatch(r"0?[0-7]{1,4}", str(value)):
-            raise BadArgument("permissions:mode", f"{value!r} is no mode, such as '0711'")
+            raise BadArgument("permissions:mode", f"{value!r} is not a mode such as '0711'")
         return f"0{int(str(value), 8):o}"
     return str(value)

@@ -116,7 +116,9 @@ def _host(text: str) -> dict[str, str]:
     match = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?|([^:]*):(\d+)", text)
     if match is None:
         if text.count(":") == 1 or text.startswith("["):
-            raise BadArgument("source:hosts", f"{text!r} is no host with its port, as in san1:3260")
+            raise BadArgument(
+                "source:hosts", f"{text!r} is not a host with a port, as in san1:3260"
+            )
         return {"name": text}
     name, port = match[1] or match[3], match[2] or match[4]
     if port is None:

@@ -59,8 +59,8 @@ _FORMATS = {
     "logical": ("lvm2", "unknown"),
     "disk": ("unknown", "dos"),
 }
-_OWN = {"name", "uuid", "capacity", "allocation", "available", "source", "target"}
-_OWN_SOURCE = {"host", "device", "dir", "adapter", "auth", "name", "format", "initiator"}
+_POOL_ELEMENTS = {"name", "uuid", "capacity", "allocation", "available", "source", "target"}
+_SOURCE_ELEMENTS = {"host", "device", "dir", "adapter", "auth", "name", "format", "initiator"}
 
 
 @element.declare("pool")
@@ -84,7 +84,7 @@ def from_call(
     name: str,
     ptype: str,
     target: str | None = None,
-    given_permissions: object = None,
+    requested_permissions: object = None,
     source: Mapping[str, Any] | None = None,
 ) -> Pool:
     """
@@ -111,7 +111,7 @@ def from_call(
         name=name,
         source=poolsource.from_call(name, ptype, type_options),
         target=_target(ptype, target, type_options.get("name")),
-        permissions=permissions.from_call(given_permissions) if _has_folder(ptype) else None,
+        permissions=permissions.from_call(requested_permissions) if _has_folder(ptype) else None,
     )
 
 
@@ -220,11 +220,11 @@ def build_changed(root: ET.Element, requested: Pool) -> ET.Element:
     old = read(root)
     merged_permissions = {**(old.permissions or {}), **(requested.permissions or {})}
     new = build(replace(requested, uuid=old.uuid, permissions=merged_permissions or None))
-    new.extend(copy.deepcopy(part) for part in root if part.tag not in _OWN)
+    new.extend(copy.deepcopy(part) for part in root if part.tag not in _POOL_ELEMENTS)
     source, old_source = new.find("source"), root.find("source")
     if source is not None and old_source is not None and old.type == requested.type:
         source.extend(
-            copy.deepcopy(element) for element in old_source if element.tag not in _OWN_SOURCE
+            copy.deepcopy(element) for element in old_source if element.tag not in _SOURCE_ELEMENTS
         )
     return new
 

@@ -72,13 +72,15 @@ def from_call(
     allocation: object = 0,
     format: object = None,
     type: object = None,
-    given_permissions: object = None,
+    requested_permissions: object = None,
     backing_store: object = None,
     nocow: object = False,
 ) -> Volume:
     """Return the volume that a call describes; sizes are in MiB unless they have a unit."""
     if not isinstance(name, str) or not name.strip() or "\n" in name:
-        raise BadArgument("name", f"{name!r} cannot name a volume: no line break")
+        raise BadArgument(
+            "name", f"{name!r} is not the name of a volume: it must be a text without line breaks"
+        )
     if type is not None and type not in TYPES:
         raise BadArgument("type", f"{type!r}; one of {', '.join(TYPES)}")
     return Volume(
@@ -88,7 +90,7 @@ def from_call(
         capacity=size_of("size", size),
         allocation=size_of("allocation", allocation or 0),
         format=None if format is None else str(format),
-        permissions=permissions.from_call(given_permissions),
+        permissions=permissions.from_call(requested_permissions),
         is_nocow=arguments.boolean("nocow", nocow or False),
         backing=_backing(backing_store),
     )
@@ -103,7 +105,7 @@ def size_of(argument: str, value: object) -> int:
     """Return a size in bytes, from MiB or a text with its unit."""
     size = size_bytes(value, argument)
     if size > _MOST:
-        raise BadArgument(argument, f"{value!r} is more than libvirt can count")
+        raise BadArgument(argument, f"{value!r} is above libvirt's limit, {_MOST} bytes")
     return size
 
 
