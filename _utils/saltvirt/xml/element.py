@@ -176,20 +176,15 @@ def _add_single(plan: _Plan, declared: Field[Any], part: Part, hint: Any) -> Non
 
 
 def _add_several(plan: _Plan, declared: Field[Any], part: Part, hint: Any) -> None:
-    name, form, tags = declared.name, part.form, part.tags
-    collect = _find_collection(hint)
-    load: _Reader
+    name, form, tags, collect = declared.name, part.form, part.tags, _find_collection(hint)
     if form is None:
         cls = _find_class(hint)
-        tags, load, dump = DECLARED[cls], partial(_load, cls), _append
-    elif part.is_tagged:
-        load, dump = partial(_load_tagged, form), partial(_write_tagged, form)
-    else:
-        load, dump = form.load, partial(_write_value, form, tags[0])
+        tags = DECLARED[cls]
+        form = Form(partial(_load, cls), lambda parent, content: parent.append(build(content)))
     empty: Any = None if declared.default is None else collect()
     plan.missing[name] = empty
-    plan.root.at(part.path).several.append((name, _reader_of_several(tags, load, collect)))
-    plan.parts.append((name, replace(part, omitted=empty), dump))
+    plan.root.at(part.path).several.append((name, _reader_of_several(tags, form.load, collect)))
+    plan.parts.append((name, replace(part, omitted=empty), form.dump))
 
 
 def _reader_of_several(tags: tuple[str, ...], load: _Reader, collect: type[Any]) -> _Reader:
@@ -219,23 +214,6 @@ def _find_class(hint: Any) -> type[Any]:
     items = (item for alternative in alternatives for item in typing.get_args(alternative))
     cls: type[Any] = next(cls for cls in (*alternatives, *items) if cls in DECLARED)
     return cls
-
-
-def _load_tagged(form: Form, element: ET.Element) -> tuple[str, Any] | None:
-    content = form.load(element)
-    return None if content is None else (element.tag, content)
-
-
-def _write_tagged(form: Form, parent: ET.Element, pair: tuple[str, Any]) -> None:
-    form.dump(ET.SubElement(parent, pair[0]), pair[1])
-
-
-def _write_value(form: Form, name: str, parent: ET.Element, content: Any) -> None:
-    form.dump(ET.SubElement(parent, name), content)
-
-
-def _append(parent: ET.Element, content: Any) -> None:
-    parent.append(build(content))
 
 
 @overload

@@ -39,11 +39,10 @@ class Part:
     path
         The elements down to the value, or to the parent of the values.
     form
-        None for a child, whose class the annotation names.
+        The form of the value, or of each of several in their parent; None for a declared class,
+        which the annotation names.
     tags
-        The names of the elements of a field with several values.
-    is_tagged
-        Whether each of several values goes with the name of its element.
+        The names of the elements of several values.
     missing
         The value of an element that the XML lacks.
     missing_as
@@ -58,7 +57,6 @@ class Part:
     form: Form | None = None
     is_several: bool = False
     tags: tuple[str, ...] = ()
-    is_tagged: bool = False
     missing: Any = None
     missing_as: str | None = None
     omitted: Any = None
@@ -216,7 +214,8 @@ def values(
     With the default None it is None without the element above them, and empty without any of them.
     """
     *above, name = path.split("/")
-    part = Part(path=tuple(above), form=form, is_several=True, tags=(name,))
+    each = Form(form.load, lambda parent, item: form.dump(ET.SubElement(parent, name), item))
+    part = Part(path=tuple(above), form=each, is_several=True, tags=(name,))
     return _field(part, default, default_factory)
 
 
@@ -233,7 +232,13 @@ def tagged(
     path
         The element above them.
     """
-    part = Part(path=_steps(path), form=form, is_several=True, tags=tags, is_tagged=True)
+
+    def load(element: ET.Element) -> tuple[str, Any] | None:
+        content = form.load(element)
+        return None if content is None else (element.tag, content)
+
+    each = Form(load, lambda parent, pair: form.dump(ET.SubElement(parent, pair[0]), pair[1]))
+    part = Part(path=_steps(path), form=each, is_several=True, tags=tags)
     return _field(part, default, default_factory)
 
 

@@ -367,4 +367,4 @@ def test_a_copy_writes_to_no_file_of_the_host_that_its_source_writes_to():
     ]
     assert list(copied.obstacles(parse(text))) == []
     disk_ = text.replace("-fw_cfg", "-drive")
-    assert "QEMU is given a disk" in next(copied.obstacles(parse(disk_)))
+    assert "gives QEMU a disk" in next(copied.obstacles(parse(disk_)))

@@ -108,7 +108,9 @@ def from_call(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     card = video.for_display(display)
     memory_ = _shaped("mem", memory.from_call, vm.memory)
     vcpus = _shaped("cpu", vcpu.from_call, vm.cpu)
-    cpu_ = _cpu(vm)
+    cpu_: Cpu | None = _shaped(
+        "cpu", cpu.from_call, vm.cpu, vm.domain_type, has_default=not vm.is_3006
+    )
     if hotplug.has_rules(vm.domain_type):
         memory_, cpu_ = hotplug.add_hotplug(memory_, cpu_, int(vcpus.maximum))
     domain = Domain(
@@ -146,13 +148,6 @@ def from_call(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     disks = (*map(disk.from_call, vm.disks), *seeds(vm, {vm_disk.target for vm_disk in vm.disks}))
     controllers = (*controller.ports(vm), *controller.scsi(map(disk.build, disks)))
     return replace(domain, disks=disks, controllers=controllers)
-
-
-def _cpu(vm: Vm) -> Cpu | None:
-    cpu_: Cpu | None = _shaped(
-        "cpu", cpu.from_call, vm.cpu, vm.domain_type, has_default=not vm.is_3006
-    )
-    return cpu_
 
 
 def _shaped(

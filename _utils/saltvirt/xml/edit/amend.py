@@ -24,15 +24,10 @@ def change_children(root: ET.Element, old: Elements, new: Elements) -> bool:
 
     Returns whether anything had to be changed.
     """
-    return _amend(root, tag("all", None, *old), tag("all", None, *new))
+    return change_element(root, tag("all", None, *old), tag("all", None, *new))
 
 
 def change_element(actual: ET.Element, old: ET.Element, new: ET.Element) -> bool:
-    """Change an element from its old to its new form; return whether these differ."""
-    return _amend(actual, old, new)
-
-
-def _amend(actual: ET.Element, old: ET.Element, new: ET.Element) -> bool:
     """Change an element of the form ``old`` to the form ``new``; return whether these differ."""
     if _to_comparable(old) == _to_comparable(new):
         return False
@@ -56,7 +51,7 @@ def _amend_children(
     children = _find_children(actual, name)
     if len(children) == 1 and len(old) <= 1 and len(new) <= 1:
         empty = tag(name)
-        _amend(children[0], old[0] if old else empty, new[0] if new else empty)
+        change_element(children[0], old[0] if old else empty, new[0] if new else empty)
         if not new and not (
             children[0].attrib or len(children[0]) or (children[0].text or "").strip()
         ):

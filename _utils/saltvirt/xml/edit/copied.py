@@ -167,7 +167,7 @@ def describe_shared(root: ET.Element) -> Iterator[str]:
         yield f"file system {target.get('dir') if target is not None else '?'} is not copied"
     yield from _describe_uncopied(root)
     for service in sorted(
-        {listener["service"] for listener in readdomain.listeners(root) if _is_fixed(listener)}
+        {listener["service"] for listener in readdomain.listeners(root) if listener.get("service")}
     ):
         yield f"a serial port or console listens on port {service}: only one of the VMs can run"
 
@@ -179,10 +179,6 @@ def _describe_uncopied(root: ET.Element) -> Iterator[str]:
         path for argument in arguments(root) for path in _PATH.findall(argument)
     ):
         yield f"<qemu:commandline> gives QEMU {path}, which is not copied"
-
-
-def _is_fixed(listener: Mapping[str, str]) -> bool:
-    return bool(listener.get("service"))
 
 
 def definition(text: str, settings: CopySettings) -> str:
