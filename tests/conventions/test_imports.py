@@ -50,17 +50,18 @@ def imports(path):
     return list(_imports(path))
 
 
+def for_type_checkers(tree):
+    """Return the ids of the statements of a file that only type checkers read."""
+    branches = (node for node in tree.body if isinstance(node, ast.If))
+    read = (branch for branch in branches if ast.unparse(branch.test) == "TYPE_CHECKING")
+    return {id(statement) for branch in read for statement in branch.body}
+
+
 def _imports(path):
     tree = trees.tree(path)
     top = set(map(id, tree.body))
     guarded = {id(n) for node in tree.body if isinstance(node, ast.Try) for n in node.body}
-    # Only type checkers import these.
-    typing_only = {
-        id(n)
-        for node in tree.body
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for n in node.body
-    }
+    typing_only = for_type_checkers(tree)
     for node in trees.nodes(path):
         if id(node) in typing_only:
             continue

@@ -16,6 +16,8 @@ class Snapshot:
     """
     The content of a <domainsnapshot>.
 
+    It is not declared: its files come of two elements, the disks' own and those of the domain in it.
+
     places
         Where the states of memory and disks are kept: ``internal``, ``external``, ``no``.
     files
