@@ -132,10 +132,7 @@ _PLANS: dict[type[Any], _Plan] = {}
 
 
 def _plan(cls: type[Any]) -> _Plan:
-    plan = _PLANS.get(cls)
-    if plan is None:
-        plan = _PLANS[cls] = _make_plan(cls)
-    return plan
+    return _PLANS.get(cls) or _make_plan(cls)
 
 
 def _make_plan(cls: type[Any]) -> _Plan:
@@ -150,6 +147,7 @@ def _make_plan(cls: type[Any]) -> _Plan:
         else:
             _add_single(plan, declared, part, hints[declared.name])
     plan.root.separate_leaves()
+    _PLANS[cls] = plan
     return plan
 
 

@@ -16,7 +16,7 @@ class Snapshot:
     """
     The content of a <domainsnapshot>.
 
-    It is not declared: its files come of two elements, the disks' own and those of the domain in it.
+    It is not declared: its files are in two elements, its disks and the domain that it repeats.
 
     places
         Where the states of memory and disks are kept: ``internal``, ``external``, ``no``.

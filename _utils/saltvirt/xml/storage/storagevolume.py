@@ -79,7 +79,7 @@ def from_call(
     """Return the volume that a call describes; sizes are in MiB unless they have a unit."""
     if not isinstance(name, str) or not name.strip() or "\n" in name:
         raise BadArgument(
-            "name", f"{name!r} is not the name of a volume: it must be a text without line breaks"
+            "name", f"{name!r} cannot name a volume: give a text without line breaks"
         )
     if type is not None and type not in TYPES:
         raise BadArgument("type", f"{type!r}; one of {', '.join(TYPES)}")
