@@ -78,9 +78,7 @@ def from_call(
 ) -> Volume:
     """Return the volume that a call describes; sizes are in MiB unless they have a unit."""
     if not isinstance(name, str) or not name.strip() or "\n" in name:
-        raise BadArgument(
-            "name", f"{name!r} cannot name a volume: give a text without line breaks"
-        )
+        raise BadArgument("name", f"{name!r} cannot name a volume: give a text without line breaks")
     if type is not None and type not in TYPES:
         raise BadArgument("type", f"{type!r}; one of {', '.join(TYPES)}")
     return Volume(
