@@ -41,16 +41,13 @@ def _open_connection(function, keywords):
     )
 
 
-def signed(order, small=False, **kwargs):
+def signed(order, **kwargs):
     """
     Run one of this project's functions for the master's runner, and sign the answer.
 
     order
         ``{"fun", "arg", "kwarg", "id"}``, or the same sealed for this minion. An order with an
         ``id`` runs once, and not after ``virt.refuse_order``.
-    small
-        Compress large answers. Defaults to False, because masters of earlier releases cannot
-        unpack them.
 
     Only functions of ``virt`` and those that the runner needs are allowed, so that this function
     gives no caller more rights. Returns ``{"said", "signature"}``; errors are part of the answer.
@@ -68,7 +65,6 @@ def signed(order, small=False, **kwargs):
         str(kwargs.get("__pub_jid", "")),
         order,
         lambda: config.host_settings(__opts__, __pillar__, __grains__),
-        is_small=bool(small),
     )
 
 

@@ -20,14 +20,9 @@ lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
 movefacts = Later("saltvirt.core.journal.movefacts")
 protocol = Later("saltvirt.core.protocol.moveprotocol")
 reach = Later("saltvirt.migration.host.peer")
-startlock = Later("saltvirt.vm.power.host.startlock")
 state = Later("saltvirt.migration.host.movestate")
 
 __virtualname__ = "virt"
-_OLD_MASTER = (
-    "is missing; this host has a newer version of Salt Virt than the master, so no VM moves here: "
-    "update the master with salt-run saltutil.sync_all"
-)
 
 
 def __virtual__():
@@ -105,20 +100,18 @@ def migrate_begin(name, token, target):
     return wire.plain(departure.begin(context, name, str(token), target))
 
 
-def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=None):
+def migrate_prepare(about, token, images_sent=False, source=None):
     """
     Reserve room for an arriving VM, and make the files that receive its disks.
 
     about
         The answer of ``virt.migrate_begin`` or ``virt.migration_info``.
-    limit_s
-        Ignored, from an older release: the reservation lasts until the move is settled.
+    token
+        The token of virt.migrate_begin.
     images_sent
         Continue after virt.migrate_push, after a check of the sent images. Defaults to False.
     source
         The VM's present host; its libvirt must also accept this host. Defaults to no check.
-    token
-        The token of virt.migrate_begin; runners of older releases omit it, and are refused.
 
     Returns ``{"images": {digest: path}, "present": [path], "token": str}``: images that must be
     sent first, and media that exist here already. Undo: salt-run virt.settle NAME.
@@ -133,8 +126,6 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
         salt hyper2 virt.migrate_step centos1 t1 drop
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
-    if token is None:
-        raise errors.BadArgument("token", _OLD_MASTER)
     if source:
         reach.refuse_strange("source", source)
     context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
@@ -273,31 +264,8 @@ def migrate_push(name, target, images):
     return True
 
 
-def migrate_forget(name):
-    """
-    Return whether an arriving VM is defined here; kept from an older release.
-
-    name
-        The VM's name.
-
-    It no longer removes anything, because only both hosts together know whether that is safe. Fails
-    if a move of the VM is not settled, and names ``salt-run virt.settle``, which asks both.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper2 virt.migrate_forget centos1
-    """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    startlock.refuse_moving(settings, name)
-    with connect.open_connection(settings) as conn:
-        return lifecycle.is_defined(conn, name)
-
-
 optionguard.modules(
     globals(),
-    harmless="migrate_forget",
     finishes="migrate_step migrate_push",
     finishes_if={"migrate_prepare": optionguard.flag_rule("images_sent")},
 )

@@ -4,8 +4,6 @@ Move VMs of this hypervisor to another; ``salt-run virt.migrate`` runs the whole
 .. versionadded:: 1.0.0
 """
 
-import logging
-
 from saltvirt.core import arguments, errors, wire
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.context import Context
@@ -22,7 +20,6 @@ maintenance = Later("saltvirt.libvirt.maintenance")
 reach = Later("saltvirt.migration.host.peer")
 movespec = Later("saltvirt.migration.movespec")
 
-log = logging.getLogger(__name__)
 
 __virtualname__ = "virt"
 
@@ -81,8 +78,7 @@ def migrate(vm_, target, **kwargs):
         if token is None and present is not None:
             raise errors.BadArgument(
                 "present",
-                "goes with a token; move it with salt-run virt.migrate, and update a "
-                "master that has an older version of Salt Virt: salt-run saltutil.sync_all",
+                "goes with a token; move it with salt-run virt.migrate",
             )
         if token is None:
             return departure.move_unprepared(context, vm_, target, options)
@@ -117,30 +113,6 @@ def hold(name, state="on"):
     return True
 
 
-def stay(name, state="on"):
-    """
-    Call :func:`hold`; this is its old name.
-
-    name
-        The VM's name.
-    state
-        ``on`` (default) or ``off``.
-
-    .. deprecated:: 1.0.0
-        Use ``virt.hold``; the next release does not have this name.
-
-    Returns True.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.stay centos1 on
-    """
-    log.warning("virt.stay is deprecated and will be removed in the next release; use virt.hold")
-    return hold(name, state)
-
-
 def load(seconds=1):
     """
     Return the CPUs and memory that this host's VMs actually use.
@@ -168,8 +140,8 @@ def evacuated(vms=None):
         ``{name: None}`` to forget. The master records ``{name: {"hosts", "uuid", "proof"}}``.
 
     Returns the records: for each VM its hosts in order. ``salt-run virt.restore`` moves a VM back
-    from any of these hosts if the proof is from this master. A record without a proof is ``{name:
-    [hosts]}``: virt.restore names it, but does not act on it.
+    from any of these hosts if the proof is from this master. It names a VM whose record has no such
+    proof, but does not move it.
 
     CLI Example:
 

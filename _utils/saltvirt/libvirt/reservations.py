@@ -9,7 +9,6 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from saltvirt.core.journal.recordfacts import BuildFacts, PurgeFacts
 from saltvirt.core.model import Requirements
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import moveprotocol
-from saltvirt.libvirt import legacy, legacymoves
 from saltvirt.placement.answers import ComingFacts
 
 # The phases of an arrival with room reserved for a VM that is not here yet.
@@ -58,10 +56,6 @@ def host_lock(settings: HostSettings) -> Iterator[None]:
 def read_coming_vms(settings: HostSettings) -> dict[str, ComingFacts]:
     """Return ``{name: its room}`` of the VMs that are being built here, or sent here."""
     records_folder = folder(settings)
-    claims = {
-        name: ComingFacts(**{field.name: claim[field.name] for field in fields(ComingFacts)})
-        for name, claim in legacy.read_live_claims(settings).items()
-    }
     builds = {
         record.name: _reserved_room(record.read(BuildFacts))
         for record in records.read_records(records_folder, "build")
@@ -72,7 +66,7 @@ def read_coming_vms(settings: HostSettings) -> dict[str, ComingFacts]:
         for record in records.read_records(records_folder, "arrival")
         if record.phase in _COMING
     }
-    return {**claims, **builds, **arrivals}
+    return {**builds, **arrivals}
 
 
 def _reserved_room(facts: BuildFacts | ArrivalFacts) -> ComingFacts:
@@ -103,9 +97,7 @@ def find_unfinished(settings: HostSettings) -> list[str]:
         if not records.is_live(records_folder, purpose, record.name)
     }
     # The phase of an unreadable record is unknown, so its name stays taken.
-    return sorted(
-        dead_names | set(legacy.read_stale_claims(settings)) | set(find_unreadable(settings))
-    )
+    return sorted(dead_names | set(find_unreadable(settings)))
 
 
 def find_unreadable(settings: HostSettings) -> dict[str, str]:
@@ -114,25 +106,17 @@ def find_unreadable(settings: HostSettings) -> dict[str, str]:
     unreadable_records = (
         records.find_unreadable(records_folder, purpose) for purpose in ("build", "purge", *_MOVES)
     )
-    reasons_by_name = {
-        name: reason for reasons in unreadable_records for name, reason in reasons.items()
-    }
-    return {**legacymoves.unreadable(settings), **reasons_by_name}
+    return {name: reason for reasons in unreadable_records for name, reason in reasons.items()}
 
 
 def end(settings: HostSettings, locked_record: records.LockedRecord) -> None:
     """End a record; jobs that have read the domains before read them again."""
-    note_end(settings)
-    locked_record.end()
-
-
-def note_end(settings: HostSettings) -> None:
-    """Change the text that :func:`last_end` returns."""
     path = Path(settings.state_dir) / "claims.ended"
     try:
         path.write_text(uuid.uuid4().hex)
     except OSError as exc:
         raise files.write_error(f"cannot write {path}", exc) from exc
+    locked_record.end()
 
 
 def last_end(settings: HostSettings) -> str:
@@ -188,8 +172,6 @@ def refuse_cloned(settings: HostSettings, name: str) -> None:
 
 def refuse_on_its_way(settings: HostSettings, name: str, uuid: str | None = None) -> None:
     """Raise NameTaken if a VM of this name, or UUID, is on its way to or from this host."""
-    legacymoves.adopt(settings)
-    legacymoves.refuse_unreadable(settings, name)
     for purpose, activity in _MOVES.items():
         for record in find_records(settings, purpose, name, uuid):
             if record.phase == moveprotocol.CANCELLED:
@@ -344,7 +326,7 @@ def reserve(
             refuse_moving(settings, requirements.name)
             record_context = records.hold_record(folder(settings), "build", requirements.name)
             locked_record = stack.enter_context(record_context)
-            if locked_record is None or requirements.name in legacy.read_live_claims(settings):
+            if locked_record is None:
                 raise NameTaken(
                     f"VM {requirements.name!r} is being built on this host at this moment"
                 )

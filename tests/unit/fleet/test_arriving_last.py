@@ -11,7 +11,7 @@ from saltvirt.migration.master import moveexecutor
     [
         (Source(phase="handing", has=True), False),
         (Source(phase="handing", has=True, is_handed=True), True),
-        # One that is transient, or that a version before the records sent.
+        # One that is transient.
         (Source(phase="handing", has=False), True),
     ],
 )

@@ -55,11 +55,6 @@ class OutOfTurn(Exception):
     """The record does not allow a request; the message says why."""
 
 
-def legacy_token(name: str) -> str:
-    """Return the token of a move that began before there were tokens: it is the VM's own."""
-    return f"legacy-{name}"
-
-
 def _expect(record: MoveRecord | None, token: str, *phases: str) -> str:
     if record is None or record.token != token:
         raise OutOfTurn("it is not on record here any more; begin again")

@@ -58,7 +58,6 @@ def target(uri: str) -> Iterator[Any]:
     After 20 s without network, the connection and all calls on it fail.
     """
     if not uri.startswith(_TLS):
-        # A record of an earlier release may have such a URI.
         raise MigrationFailed(f"another host's libvirt is reached over TLS alone, not by {uri!r}")
     _refuse_unreachable(uri)
     _answer_keepalives()

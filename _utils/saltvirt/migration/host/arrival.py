@@ -15,7 +15,7 @@ from saltvirt.core.journal.movefacts import ArrivalFacts, Noted, lost_half_messa
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.protocol.effects import Effects
 from saltvirt.core.salt.context import Context
-from saltvirt.libvirt import connect, departedvms, legacymoves, reservations
+from saltvirt.libvirt import connect, departedvms, reservations
 from saltvirt.libvirt.domains import halves, lifecycle, snapshots
 from saltvirt.libvirt.domains.migrate import MigrationFailed
 from saltvirt.libvirt.storage import diskvolumes
@@ -35,7 +35,6 @@ def open_arrival(context: Context, name: str) -> Iterator["Arrival"]:
     """Yield the arrival of a VM with its record locked; raise NameTaken if another job has it."""
     settings = context.settings
     busy_message = f"another job is preparing this host for VM {name!r} at this moment"
-    legacymoves.adopt(settings)
     with (
         undo.on_signals(),
         connect.open_connection(settings, readonly=False) as conn,
@@ -70,11 +69,7 @@ class Arrival(End[ArrivalFacts]):
 
     def _here(self, conn: Any = None) -> str | None:
         """Return the VM's name on this host, None if the VM is not here."""
-        conn = self.conn if conn is None else conn
-        if self.facts.uuid is not None:
-            return lifecycle.name_of(conn, self.facts.uuid)
-        # Versions before the records recorded only the name.
-        return self._name if lifecycle.is_defined(conn, self._name) else None
+        return lifecycle.name_of(self.conn if conn is None else conn, self.facts.uuid)
 
     # Preparing.
 
@@ -169,8 +164,8 @@ class Arrival(End[ArrivalFacts]):
         if self.facts.was_running and not is_up:
             self.warnings.append("it ran when it was sent, and does not run here")
         present_paths = [path for path in self.facts.paths if os.path.exists(path)]
-        for path in present_paths if self.facts.uuid else ():
-            ownermark.mark(path, self._name, self.facts.uuid or "")
+        for path in present_paths:
+            ownermark.mark(path, self._name, self.facts.uuid)
         files.sync_files(present_paths)
         diskpaths.settle_definitions()
         departedvms.forget_target(self._settings, self._name)
@@ -213,7 +208,6 @@ class Arrival(End[ArrivalFacts]):
                 yield f"this host was not told of its snapshot {snapshot_name}"
 
     def _different(self) -> Iterator[str]:
-        # Versions before the records sent no digests.
         for path, expected_digest in (self.given.digests or {}).items():
             if os.path.exists(path):
                 self._context.progress("Checking", detail=path)

@@ -80,7 +80,7 @@ def _missing_path_reasons(paths: Iterable[str]) -> Iterator[str]:
 
 def _uuid_reasons(conn: Any, moving: MigrationInfo) -> Iterator[str]:
     """Yield a reason if another VM here has the moving VM's UUID, libvirt's identity of a VM."""
-    other_name = lifecycle.name_of(conn, moving.uuid) if moving.uuid else None
+    other_name = lifecycle.name_of(conn, moving.uuid)
     # Another check reports a VM with the same name.
     if other_name not in (None, moving.name):
         yield (

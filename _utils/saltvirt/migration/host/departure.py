@@ -16,7 +16,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.protocol.effects import Effects
 from saltvirt.core.salt.context import Context
-from saltvirt.libvirt import connect, departedvms, legacymoves, reservations
+from saltvirt.libvirt import connect, departedvms, reservations
 from saltvirt.libvirt.domains import halves, lifecycle, migrate, process, snapshots
 from saltvirt.libvirt.domains.migrate import MigrationFailed
 from saltvirt.libvirt.storage import diskvolumes
@@ -41,8 +41,6 @@ def open_departure(context: Context, name: str) -> Iterator["Departure"]:
     """Yield the departure of a VM with its record locked; raise NameTaken if another job has it."""
     settings = context.settings
     busy_message = f"VM {name!r} is being moved by another job at this moment"
-    legacymoves.adopt(settings)
-    legacymoves.refuse_unreadable(settings, name)
     # Open both connections before the event loop runs, without libvirt's keepalive: that would end
     # a connection if this process is stopped for a while, although the move goes on.
     with (
@@ -108,7 +106,7 @@ class Departure(End[DepartureFacts]):
             if pool_disk.pool and not arrivalchecks.is_medium(pool_disk)
         ]
         facts = DepartureFacts(
-            uuid=moving.uuid or "",
+            uuid=moving.uuid,
             target=self.target,
             was_running=moving.is_running,
             state=moving.state,

@@ -74,8 +74,7 @@ class End(Generic[_Facts]):
 
     def keep_for(self, host: str) -> None:
         """Keep the leftovers of a VM that a third host has, and mark the VM as moved."""
-        uuid = self.facts.uuid
-        name = lifecycle.name_of(self.conn, uuid) if uuid else None
+        name = lifecycle.name_of(self.conn, self.facts.uuid)
         if name is not None and lifecycle.is_active(self.conn, name):
             raise MigrationFailed(f"VM {self._name!r} runs here, so {host} is not the only one")
         if name is not None:

@@ -211,17 +211,11 @@ def survey_notes(cloud: Cloud, hosts: Iterable[str]) -> inventory.Survey:
 
 
 def parse_notes(host: str, answer: Any) -> dict[str, EvacuatedFacts]:
-    """Return a host's records; older releases have a list of hosts, or only the last host."""
-    if isinstance(answer, dict):
-        lists = {
-            name: [hosts] if isinstance(hosts, str) else hosts for name, hosts in answer.items()
-        }
-        answer = {
-            n: {"hosts": hosts} if isinstance(hosts, list) else hosts for n, hosts in lists.items()
-        }
-    shape = dict[str, EvacuatedFacts]
-    noted: dict[str, EvacuatedFacts] = wire.read(host, "virt.evacuated", shape, answer)
-    return noted
+    """Return a host's records ``{name: record}``, proved or not."""
+    notes: dict[str, EvacuatedFacts] = wire.read(
+        host, "virt.evacuated", dict[str, EvacuatedFacts], answer
+    )
+    return notes
 
 
 def note(cloud: Cloud, host: str, vms: Mapping[str, Sequence[str]], uuids: Uuids) -> None:
