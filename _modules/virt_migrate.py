@@ -73,7 +73,7 @@ def migrate(vm_, target, **kwargs):
     try:
         reach.refuse_strange("target", target)
         context = Context.of(__opts__, __pillar__, __grains__, __salt__)
-        options = movespec.of(context.settings, kwargs)
+        options = movespec.from_call(context.settings, kwargs)
         context = context.reporting(vm_, "salt/virt/migrate") if report else context
         if token is None and present is not None:
             raise errors.BadArgument(

@@ -168,21 +168,6 @@ def _old():
     raise hostcommands.HostCommandFailed("'virt.migrate_begin' is not available.")
 
 
-def test_an_older_target_is_named_as_one(two, master):
-    two.before["h2", "virt.migrate_prepare"] = _old_target
-
-    with pytest.raises(NoHostFits, match="h2: it has an older version.*salt h2 saltutil.sync"):
-        move(master)
-    assert is_over(two, master, "h1")
-
-
-def _old_target():
-    # In Salt's words; its arguments stand in the order of the call.
-    raise hostcommands.HostCommandFailed(
-        "h2: The following keyword arguments are not valid: token=1, source=h1"
-    )
-
-
 def test_a_second_master_does_not_take_part_in_the_move_of_the_first(two, master, tmp_path):
     (tmp_path / "other").mkdir()
     opts = {**master.opts, "cachedir": str(tmp_path / "other")}

@@ -10,8 +10,9 @@ from typing import Any
 from saltvirt.core import guestaccess
 from saltvirt.core.errors import LibvirtRefused, StorageError
 from saltvirt.core.undo import on_failure
-from saltvirt.libvirt.connect import domain, is_gone, libvirt
+from saltvirt.libvirt.connect import domain, libvirt
 from saltvirt.libvirt.domains import firmware, lifecycle, query
+from saltvirt.libvirt.errorcodes import read_existing
 from saltvirt.libvirt.storage import anybytes, diskvolumes
 from saltvirt.xml.edit import clone as clone_xml
 from saltvirt.xml.storage import storagevolume
@@ -28,23 +29,19 @@ def nodes(conn: Any) -> dict[str, dict[str, Any]]:
 
     A VM that vanishes meanwhile is left out.
     """
-    out = {}
-    for dom in conn.listAllDomains():
-        try:
-            state = query.STATES.get(dom.state()[0], "unknown")
-            public = _addresses(dom, "LEASE") if state == "running" else []
-            out[dom.name()] = {
-                "id": dom.UUIDString(),
-                "image": "",
-                "size": "",
-                "state": state,
-                "private_ips": [],
-                "public_ips": public,
-            }
-        except libvirt.libvirtError as exc:
-            if not is_gone(exc):
-                raise
-    return out
+
+    def read(dom: Any) -> dict[str, Any]:
+        state = query.STATES.get(dom.state()[0], "unknown")
+        return {
+            "id": dom.UUIDString(),
+            "image": "",
+            "size": "",
+            "state": state,
+            "private_ips": [],
+            "public_ips": _addresses(dom, "LEASE") if state == "running" else [],
+        }
+
+    return dict(read_existing(conn.listAllDomains(), read))
 
 
 def address(conn: Any, name: str, source: str) -> str | None:

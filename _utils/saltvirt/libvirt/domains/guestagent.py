@@ -9,6 +9,7 @@ from saltvirt.core.errors import GuestSilent, LibvirtRefused
 from saltvirt.core.salt import optional
 from saltvirt.libvirt.connect import domain, libvirt
 from saltvirt.libvirt.domains import guestanswers
+from saltvirt.libvirt.errorcodes import has_code
 from saltvirt.xml import parse
 from saltvirt.xml.edit import readdomain
 
@@ -62,8 +63,7 @@ class Agent:
 
     def _error(self, command: str, exc: Any) -> GuestSilent | LibvirtRefused:
         words = guestanswers.cut_text(str(exc))
-        silent_codes = (libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_AGENT_UNSYNCED)
-        if exc.get_error_code() in silent_codes:
+        if has_code(exc, "AGENT_UNRESPONSIVE", "AGENT_UNSYNCED"):
             return GuestSilent(
                 f"the agent in VM {self._name!r} does not answer {command}: {words}; see whether "
                 "qemu-guest-agent runs in the guest"

@@ -7,7 +7,9 @@ from typing import Any
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import LibvirtRefused, NoSuchVm
-from saltvirt.libvirt.connect import domain, is_gone, libvirt
+from saltvirt.libvirt.connect import domain, libvirt
+from saltvirt.libvirt.domains import query
+from saltvirt.libvirt.errorcodes import has_code
 from saltvirt.libvirt.storage import pools
 from saltvirt.xml import METADATA_NS, parse, to_text
 from saltvirt.xml.domain import metadata
@@ -74,8 +76,7 @@ def undefine(conn: Any, name: str, *, keep_nvram: bool = False, keep_tpm: bool =
     try:
         dom.undefineFlags(flags)
     except libvirt.libvirtError as exc:
-        is_flags = exc.get_error_code() == libvirt.VIR_ERR_INVALID_ARG
-        if not is_flags or conn.getType().lower() != "test":
+        if not has_code(exc, "INVALID_ARG") or conn.getType().lower() != "test":
             raise
         # The test driver has no firmware and no checkpoints, and refuses their flags.
         dom.undefineFlags(
@@ -292,20 +293,11 @@ def file_paths(conn: Any, name: str) -> list[str]:
 
 def _disk_sources(conn: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield ``(name, disks)`` of all domains, with a running domain's defined disks, too."""
-    for dom in conn.listAllDomains():
-        try:
-            texts = [dom.XMLDesc(0)]
-            # A disk of the definition alone is the domain's from its next start on.
-            if dom.isActive():
-                texts.append(dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
-        except libvirt.libvirtError as exc:
-            if not is_gone(exc):
-                raise
-            continue
+    for name, texts in query.texts(conn):
         sources = [
             disk for text in texts for disk in readdomain.disk_sources(readdomain.domain(text))
         ]
-        yield dom.name(), [_with_file_path(conn, disk) for disk in sources]
+        yield name, [_with_file_path(conn, disk) for disk in sources]
 
 
 def _volume_file(conn: Any, disk: dict[str, Any]) -> str | None:
@@ -319,11 +311,10 @@ def _with_file_path(conn: Any, disk: dict[str, Any]) -> dict[str, Any]:
     """Return a disk with the path of its file, even if it is named as a pool's volume."""
     if disk["type"] != "volume" or not disk["path"]:
         return disk
-    pool, _, volume = disk["path"].partition("/")
-    if pool not in {host_pool.name() for host_pool in conn.listAllStoragePools(0)}:
-        return disk
+    name, _, volume = disk["path"].partition("/")
     # Not libvirt's volume: a pool that is inactive, or was not refreshed, lacks it.
-    folder = parse(conn.storagePoolLookupByName(pool).XMLDesc(0)).findtext("target/path")
+    pool = pools.find(conn, name)
+    folder = None if pool is None else parse(pool.XMLDesc(0)).findtext("target/path")
     return {**disk, "path": f"{folder}/{volume}"} if folder else disk
 
 

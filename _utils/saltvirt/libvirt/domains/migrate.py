@@ -16,6 +16,7 @@ from saltvirt.core.model import Move
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.connect import domain, libvirt
 from saltvirt.libvirt.domains import halves
+from saltvirt.libvirt.errorcodes import has_code
 from saltvirt.xml.edit import readdomain
 
 _CHUNK = 256 * 1024
@@ -366,7 +367,7 @@ def find_missing_on_target(
     try:
         dom = other_conn.lookupByUUIDString(uuid)
     except libvirt.libvirtError as exc:
-        if exc.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+        if not has_code(exc, "NO_DOMAIN"):
             raise MigrationFailed(f"the other host does not say whether it has it: {exc}") from exc
         yield "it is not defined there"
         return

@@ -41,7 +41,7 @@ def obstacles(settings: HostSettings, moving: MigrationInfo, options: Move) -> l
 
 def facts(conn: Any, settings: HostSettings, name: str | None) -> dict[str, MigrationInfo]:
     """Return ``{name: facts}`` of VMs, with all ``obstacles`` that this host knows."""
-    options = movespec.of(settings, {})
+    options = movespec.from_call(settings, {})
     info_by_name = migrationinfo.gather(conn, settings, name)
     return {
         vm_name: replace(moving, obstacles=obstacles(settings, moving, options))

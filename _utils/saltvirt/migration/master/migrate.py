@@ -165,7 +165,7 @@ def dry_run(
     kwargs
         Keyword arguments of the module's ``virt.migrate``, checked as by :func:`migrate`.
     """
-    movespec.of(HostSettings(), kwargs)
+    movespec.from_call(HostSettings(), kwargs)
     source, migration_info, evaluations = plan(cloud, name, target)
     host = choose_host(cloud, source, migration_info, evaluations)
     disks_by_target = {disk.target: _describe_disk(disk) for disk in migration_info.disks}
@@ -217,7 +217,7 @@ def migrate(
     source
         The host that has the VM, if known.
     """
-    movespec.of(HostSettings(), kwargs)
+    movespec.from_call(HostSettings(), kwargs)
     refusals_by_host: dict[str, list[str]] = {}
     with orders.opened(cloud.opts, name, is_there=True) as order:
         _settle(cloud, order)

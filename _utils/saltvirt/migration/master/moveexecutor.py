@@ -36,9 +36,8 @@ _OVERHEAD_S = 600
 # Seconds to wait for a job that is ending or a domain that is arriving.
 _PATIENCE_S = 30
 _STATE = "virt.migration_state"
-# Salt's errors about a function and an argument that an older release lacks.
+# Salt's error about a function that an older release lacks.
 _NOT_AVAILABLE = "is not available"
-_INVALID_ARGUMENTS = "keyword arguments are not valid: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,19 +123,13 @@ class MoveExecutor:
         except HostUnresponsive:
             raise
         except HostCommandFailed as error:
-            raise NotReady(self._refusal(error)) from error
+            raise NotReady(str(error).removeprefix(f"{self.target}: ")) from error
         self.present = room.present
 
     def _prepare(self, kwarg: Mapping[str, Any]) -> Room:
         answer = self._act(self.target, "virt.migrate_prepare", kwarg=kwarg)
         room: Room = wire.read(self.target, "virt.migrate_prepare", Room, answer)
         return room
-
-    def _refusal(self, error: HostCommandFailed) -> str:
-        if _INVALID_ARGUMENTS in str(error):
-            name = shlex.quote(self.target)
-            return f"it has an older version of Salt Virt: salt {name} saltutil.sync_all"
-        return str(error).removeprefix(f"{self.target}: ")
 
     def _send_images(self, images: Mapping[str, str]) -> None:
         count_text = terminal.count_text(len(images), "image")
