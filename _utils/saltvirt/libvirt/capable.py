@@ -36,8 +36,7 @@ def _refuse_unlisted(conn: Any, emulator: str) -> None:
         raise BadArgument(
             "emulator",
             f"{arguments.repr_without_secrets(emulator)} is none that libvirt lists on this host; "
-            "listed: "
-            f"{', '.join(emulators) or 'none'}",
+            f"listed: {', '.join(emulators) or 'none'}",
         )
 
 

@@ -132,13 +132,13 @@ def _outcome(dom: Any, machine: str) -> dict[str, Any]:
     if value_or(True, lambda: _wait(dom), "NO_DOMAIN"):
         return {
             "usable": True,
-            "why": f"a KVM test guest (machine type {machine}) ran and " "switched itself off",
+            "why": f"a KVM test guest (machine type {machine}) ran and switched itself off",
         }
     with contextlib.suppress(libvirt.libvirtError):
         dom.destroy()
     return {
         "usable": False,
-        "why": f"/dev/kvm opens, but a KVM test guest (machine type " f"{machine}) hangs in it",
+        "why": f"/dev/kvm opens, but a KVM test guest (machine type {machine}) hangs in it",
     }
 
 

@@ -278,8 +278,7 @@ def refuse_on_record(settings: HostSettings, name: str, paths: Iterable[str]) ->
         if path in vms_by_path:
             raise StorageError(
                 f"{path} is to be a file of VM {vms_by_path[path]!r}, which is being built here or "
-                "on "
-                "its way here; wait until that is over, or choose another name"
+                "on its way here; wait until that is over, or choose another name"
             )
 
 

@@ -6,7 +6,7 @@ import pytest
 from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud as Master
 from saltvirt.cluster.rpc import hostcommands
-from saltvirt.core.errors import BadArgument, NameTaken, NoHostFits, VirtError
+from saltvirt.core.errors import BadArgument, NameTaken, VirtError
 from saltvirt.core.journal import records
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.migration.master import migrate, moveexecutor, recovery, settle

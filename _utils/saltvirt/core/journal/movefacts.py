@@ -170,9 +170,7 @@ def lost_half_message(name: str, target: str, *, is_source: bool) -> str:
     )
     return (
         f"{losing_side} has lost the memory that it alone had, so the guest cannot go on; what it "
-        "has "
-        f"written is on {target}. Have that kept: virsh dumpxml --migratable --security-info "
+        f"has written is on {target}. Have that kept: virsh dumpxml --migratable --security-info "
         f"{quoted_name} >FILE where it is left, {steps}; then salt-run virt.settle {quoted_name} "
-        "and salt-run "
-        f"virt.start {quoted_name}"
+        f"and salt-run virt.start {quoted_name}"
     )

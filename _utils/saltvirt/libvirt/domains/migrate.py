@@ -384,8 +384,7 @@ def find_missing_on_target(
             continue
         if size_bytes < sizes.get(disk["target"], 0):
             yield (
-                f"its disk {disk['path']} has {size_bytes} bytes there, not "
-                f"{sizes[disk['target']]}"
+                f"its disk {disk['path']} has {size_bytes} bytes there, not {sizes[disk['target']]}"
             )
 
 

@@ -196,8 +196,7 @@ def saved_state_message(name: str, consequence: str) -> str:
     """Return the message on a VM's saved state, with the clause ``consequence``."""
     return (
         f"VM {name!r} has a saved state (managed save), which {consequence}; start it and shut it "
-        "down, or "
-        f"drop that state with virsh managedsave-remove {name}"
+        f"down, or drop that state with virsh managedsave-remove {name}"
     )
 
 
@@ -207,13 +206,11 @@ def _why_not_internal(name: str, disk: Disk) -> str:
         return (
             f"disk {target} of VM {name!r} is its seed, which older releases made {disk.format}, "
             f"and {requirement} that is written to; have the guest only read it, from the next "
-            "start on: "
-            f"virt.update {name} seed_readonly=True; or give external=True"
+            f"start on: virt.update {name} seed_readonly=True; or give external=True"
         )
     return (
         f"disk {target} of VM {name!r} is {disk.format}, and {requirement} that is written to; "
-        "give "
-        "external=True, which libvirt reverts to from 9.9 on, or detach that disk first"
+        "give external=True, which libvirt reverts to from 9.9 on, or detach that disk first"
     )
 
 

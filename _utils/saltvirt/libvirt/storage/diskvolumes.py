@@ -52,8 +52,7 @@ def find(conn: Any, disk: storagevolume.DiskPlace) -> DiskVolume | None:
     if not pool.isActive():
         raise StorageError(
             f"disk {location[1]!r} is in storage pool {location[0]!r}, which does not run, so "
-            "nothing is "
-            f"removed; virt.pool_start {location[0]} first"
+            f"nothing is removed; virt.pool_start {location[0]} first"
         )
     root = pools.definition(pool)
     return DiskVolume(

@@ -294,9 +294,8 @@ def _refuse_folders(name: str, folder: str | None, volume_names: Sequence[str]) 
     if full_folders:
         raise StorageError(
             f"folders of pool {name!r} are not empty ({terminal.join_some(sorted(full_folders))}), "
-            "and libvirt "
-            "removes no such folder, so nothing is deleted; see what is in them, and move it away; "
-            "what is in the trash goes by virt.trash_empty"
+            "and libvirt removes no such folder, so nothing is deleted; see what is in them, and "
+            "move it away; what is in the trash goes by virt.trash_empty"
         )
 
 
@@ -375,8 +374,7 @@ def _delete_empty(pool: Any, todo: Deletion, result: dict[str, Any]) -> None:
         if volume_names:
             raise StorageError(
                 f"pool {todo.name!r} has got new volumes meanwhile "
-                f"({terminal.join_some(volume_names)}), so it "
-                "stays with them; see whose they are"
+                f"({terminal.join_some(volume_names)}), so it stays with them; see whose they are"
             )
     if todo.is_active:
         pool.destroy()

@@ -356,8 +356,7 @@ def resize(
         raise BadArgument(
             "size",
             f"{pool}/{volume} has {human(old_capacity)}, and what is beyond {human(capacity)} "
-            "would be "
-            "lost; shrink=True does it all the same",
+            "would be lost; shrink=True does it all the same",
         )
     refuse_running(conn, pool, volume)
     is_cut = capacity < old_capacity

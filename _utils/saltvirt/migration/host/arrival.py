@@ -273,9 +273,8 @@ def parse_migration_info(context: Context, plain_info: object) -> MigrationInfo:
     if isinstance(version, int) and version > moveprotocol.WIRE:
         raise MigrationFailed(
             f"VM {fields.get('name')!r} is on a host whose Salt Virt moves VMs by version "
-            f"{version} "
-            f"of the protocol, and this host knows {moveprotocol.WIRE}; update this host: "
-            f"salt {context.opts.get('id', 'HOST')} saltutil.sync_all"
+            f"{version} of the protocol, and this host knows {moveprotocol.WIRE}; update this "
+            f"host: salt {context.opts.get('id', 'HOST')} saltutil.sync_all"
         )
     moving: MigrationInfo = wire.argument("about", MigrationInfo, plain_info)
     return moving

@@ -85,8 +85,7 @@ def _uuid_reasons(conn: Any, moving: MigrationInfo) -> Iterator[str]:
     if other_name not in (None, moving.name):
         yield (
             f"VM {other_name!r} there has its UUID {moving.uuid}; if it is a copy, give it a UUID "
-            "of "
-            "its own, or remove its definition (virt.undefine), which leaves its disks"
+            "of its own, or remove its definition (virt.undefine), which leaves its disks"
         )
 
 
@@ -148,8 +147,7 @@ def _among_known_places(
     )
     return known_info, [
         f"whether {terminal.join_some(strange_paths)} is there is told to the master's runner "
-        "alone: "
-        "salt-run virt.migrate VM dry_run=True"
+        "alone: salt-run virt.migrate VM dry_run=True"
     ]
 
 

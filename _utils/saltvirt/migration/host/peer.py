@@ -34,8 +34,7 @@ def refuse_strange(argument: str, target: object) -> None:
         raise BadArgument(
             argument,
             f"{shown_target} is not a host of this cloud; give a hypervisor's name, such as "
-            "hyper2: its "
-            "libvirt is reached over TLS, and in no other way",
+            "hyper2: its libvirt is reached over TLS, and in no other way",
         )
 
 

@@ -355,8 +355,7 @@ class _EvacuationRun:
         reason_text = f" ({reason})" if reason else ""
         error = NotAllMoved(
             f"{self._host} {names}{reason_text}; what moved stays where it is, and the next run "
-            "goes on"
-            f": salt-run virt.evacuate {shlex.quote(self._host)}"
+            f"goes on: salt-run virt.evacuate {shlex.quote(self._host)}"
         )
         error.table = out
         raise error

@@ -188,9 +188,8 @@ def _unheard(name: str, host: str, vm_host: str, silent: Collection[str]) -> str
     vm, home, nothing = map(shlex.quote, (name, host, f"{{{name}: null}}"))
     return (
         f"it is on {vm_host}; {_join_names(silent)} cannot be asked whether an evacuation put it "
-        "there: "
-        f"bring it back with salt-run virt.migrate {vm} {home}, "
-        f"or forget it with salt {home} virt.evacuated {nothing}"
+        f"there: bring it back with salt-run virt.migrate {vm} {home}, or forget it with salt "
+        f"{home} virt.evacuated {nothing}"
     )
 
 

@@ -187,9 +187,8 @@ def behind_nat(migration_info: MigrationInfo, host: str) -> str:
         return ""
     return (
         f"behind NAT ({', '.join(migration_info.nat)}): its connections break, its address may "
-        "change, and "
-        f"it is reached through {host} from then on; its minion may be silent for some 5 minutes, "
-        "until it finds its connection broken"
+        f"change, and it is reached through {host} from then on; its minion may be silent for some "
+        "5 minutes, until it finds its connection broken"
     )
 
 

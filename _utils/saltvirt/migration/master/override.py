@@ -183,8 +183,7 @@ def _end_without_source(hands: MoveExecutor, keep: str, force: bool) -> str:
     elif not force:
         raise MoveFailed(
             f"nothing that could run has come to {keep}, so the VM is where {lost_host} is; if "
-            "that "
-            f"never comes back, give up what has come with force=True too"
+            "that never comes back, give up what has come with force=True too"
         )
     if phase is not None:
         hands.drop()
@@ -216,8 +215,7 @@ def _end_without_target(hands: MoveExecutor, keep: str, force: bool) -> str:
         if not force:
             raise MoveFailed(
                 f"VM {hands.name!r} has gone from {keep} already, and is lost if {lost_host} is; "
-                "with "
-                "force=True too this move is forgotten"
+                "with force=True too this move is forgotten"
             )
         leftovers = hands.give_way(lost_host)
         hands.close()
@@ -235,8 +233,7 @@ def _refuse_third(hands: MoveExecutor) -> None:
     if hosts_with_vm:
         raise MoveFailed(
             f"VM {hands.name!r} is on {' and '.join(hosts_with_vm)}, to which it has gone on: "
-            "nothing is "
-            f"taken back; end this move with keep={hosts_with_vm[0]} force=True"
+            f"nothing is taken back; end this move with keep={hosts_with_vm[0]} force=True"
         )
     if third_hosts.silent or third_hosts.coming:
         more = "; if that cannot be, with force=True too" if third_hosts.silent else ""
@@ -261,18 +258,16 @@ def describe_undecided(hands: MoveExecutor) -> str:
         is_on_source = isinstance(source, Source) and source.has
         where = f"{hands.source} {'has it too' if is_on_source else 'no longer has it'}"
         return (
-            f"VM {name!r} had come to {target} before that was given up, and {where}: see which "
-            f"is right (salt HOST virt.vm_info {shlex.quote(name)}), stop the other, and end the "
-            f"move with {_settle_command(name)} keep={hands.source}, which removes what {target} "
-            "has, "
+            f"VM {name!r} had come to {target} before that was given up, and {where}: see which is "
+            f"right (salt HOST virt.vm_info {shlex.quote(name)}), stop the other, and end the move "
+            f"with {_settle_command(name)} keep={hands.source}, which removes what {target} has, "
             f"or keep={target}, which leaves both as they are"
         )
     if hands.is_left_alone:
         return _describe_incomplete(hands)
     return (
         f"what {target} has of VM {name!r} may be all there is of it: {_describe_source(hands)}; "
-        "see "
-        f"whether it is needed, and remove it with: {_settle_command(name)} force=True"
+        f"see whether it is needed, and remove it with: {_settle_command(name)} force=True"
     )
 
 
