@@ -330,7 +330,7 @@ def test_a_move_is_not_settled_by_what_cannot_be_read(side, data):
         patch.setattr(moveexecutor.time, "sleep", lambda _s: pytest.fail("it is asked again"))
         assert getattr(hands, f"look_at_{side}")() is None
 
-    (host, line), *_more = hands.seen.items()
+    (host, line), *_more = hands.answers.items()
     assert f"{host} answers virt.migration_state with" in line and f"{side}.{name} {why}" in line
     # It answers, so nobody may say that it is lost.
     assert hands.silent == set()

@@ -26,7 +26,7 @@ def test_what_its_source_has_no_more_is_not_given_back(monkeypatch, source, is_h
     cloud = Cloud(opts={}, settings=None, progress=lambda *_a, **_k: None)
     hosts = moveexecutor.MoveHosts(source="hyper1", target="hyper2")
     hands = moveexecutor.MoveExecutor(cloud, type("Held", (), {"name": "web1"})(), "t1", hosts)
-    hands.seen["hyper1"] = source
+    hands.answers["hyper1"] = source
 
     hands.arrive()
 

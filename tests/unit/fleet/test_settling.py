@@ -373,7 +373,7 @@ def test_a_host_that_answers_is_not_lost(two, master):
 def test_what_a_move_waits_for_is_said_in_words(master, source, target, says):
     with orders.opened(master.opts, "web") as held:
         hands = moveexecutor.MoveExecutor(master, held, "t1", HOSTS)
-        hands.seen = {"h1": source, "h2": target}
+        hands.answers = {"h1": source, "h2": target}
         assert re.search(says, hands.waits())
 
 

@@ -87,11 +87,28 @@ class MoveExecutor:
         # The VM's disk files by the source's record.
         self._disks: Sequence[str] = ()
         # Each host's last answer, or the reason why there is none.
-        self.seen: dict[str | None, Source | Target | str | None] = {}
+        self.answers: dict[str | None, Source | Target | str | None] = {}
         self.silent: set[str | None] = set()
         self.is_sent = False
         # The third hosts' answers; an unresponsive third host delays the move unless is_forced.
         self.elsewhere, self.is_forced = Elsewhere(), False
+
+    @property
+    def source_state(self) -> Source | None:
+        """The source's last answer about the move; None if it gave none."""
+        answer = self.answers.get(self.source)
+        return answer if isinstance(answer, Source) else None
+
+    @property
+    def target_state(self) -> Target | None:
+        """The target's last answer about the move; None if it gave none."""
+        answer = self.answers.get(self.target)
+        return answer if isinstance(answer, Target) else None
+
+    @property
+    def source_has(self) -> bool:
+        """Whether the source has the VM, by its last answer."""
+        return self.source_state is not None and self.source_state.has
 
     # Effects of a new move.
 
@@ -180,7 +197,7 @@ class MoveExecutor:
         while True:
             state, is_last = self._state(host)
             out: Any = None if state is None else getattr(state, side)
-            self.seen[host] = out or self.seen[host]
+            self.answers[host] = out or self.answers[host]
             is_over = out is not None and not _is_working(out)
             if is_last or is_over or time.monotonic() > deadline:
                 if state is not None and side == "source":
@@ -192,16 +209,16 @@ class MoveExecutor:
         """Return a host's state of the move, and whether to stop asking."""
         reply = self._asked(host)
         self.silent.discard(host)
-        self.seen[host] = reply.error
+        self.answers[host] = reply.error
         if reply.missing:
             self.silent.add(host)
-            self.seen[host] = reply.error or "it does not answer"
+            self.answers[host] = reply.error or "it does not answer"
         if not reply.ok:
             return None, reply.missing
         try:
             return wire.read(host, _STATE, State, reply.value), False
         except wire.BadAnswer as error:
-            self.seen[host] = str(error)
+            self.answers[host] = str(error)
             return None, True
 
     def _asked(self, host: str) -> minions.Reply:
@@ -215,33 +232,29 @@ class MoveExecutor:
         return host is None or minionkeys.read_accepted(self._cloud.opts, host) is None
 
     def cancel(self) -> None:
-        target = self.seen.get(self.target)
-        is_refused = isinstance(target, Target) and target.phase in (None, moveprotocol.REFUSED)
+        target = self.target_state
+        is_refused = target is not None and target.phase in (None, moveprotocol.REFUSED)
         self._step(
             self.source, moveprotocol.CANCEL, seen=self._phase_of_source, is_refused=is_refused
         )
 
     @property
     def _phase_of_source(self) -> str | None:
-        source = self.seen.get(self.source)
-        return source.phase if isinstance(source, Source) else None
+        return self.source_state.phase if self.source_state is not None else None
 
     def lose_target(self) -> None:
         """Give up the target: the operator declares it lost."""
-        source_phase = self._phase_of_source
-        self._step(
-            self.source, moveprotocol.CANCEL, seen=source_phase, is_refused=False, is_lost=True
-        )
+        phase = self._phase_of_source
+        self._step(self.source, moveprotocol.CANCEL, seen=phase, is_refused=False, is_lost=True)
 
     def give_up(self) -> None:
         """Give up what the target has: the operator does not need it."""
-        source = self.seen.get(self.source)
         if self.is_on_both:
             self._step(self.target, moveprotocol.DROP, is_lost=True)
         elif self.source is None:
             # There is no source left that could record the cancellation.
             self.drop()
-        elif isinstance(source, Source) and source.phase == moveprotocol.HANDING:
+        elif self._phase_of_source == moveprotocol.HANDING:
             self.lose_target()
         else:
             self.cancel()
@@ -249,9 +262,9 @@ class MoveExecutor:
     @property
     def is_on_both(self) -> bool:
         """Whether a target that was given up has come back with an arrived VM."""
-        source, target = self.seen.get(self.source), self.seen.get(self.target)
-        is_left = isinstance(source, Source) and source.phase == moveprotocol.CANCELLED
-        return is_left and isinstance(target, Target) and target.phase == moveprotocol.ARRIVED
+        target = self.target_state
+        has_arrived = target is not None and target.phase == moveprotocol.ARRIVED
+        return has_arrived and self._phase_of_source == moveprotocol.CANCELLED
 
     def lose_source(self) -> None:
         """Give up the source: the target keeps the VM, if the VM is whole there."""
@@ -263,8 +276,8 @@ class MoveExecutor:
     @property
     def is_left_alone(self) -> bool:
         """Whether the source still has what the target should have and lacks."""
-        source, target = self.seen.get(self.source), self.seen.get(self.target)
-        if not (isinstance(source, Source) and isinstance(target, Target)):
+        source, target = self.source_state, self.target_state
+        if source is None or target is None:
             return False
         return moveprotocol.is_left_alone(source, target)
 
@@ -274,12 +287,11 @@ class MoveExecutor:
     def give_way(self, host: str) -> list[str]:
         """End both hosts' records of a VM that ``host`` has; return lines on what both keep."""
         warnings = []
-        for side_host, step in (
-            (self.target, moveprotocol.LET_GO),
-            (self.source, moveprotocol.GIVE_WAY),
+        for side_host, answer, step in (
+            (self.target, self.target_state, moveprotocol.LET_GO),
+            (self.source, self.source_state, moveprotocol.GIVE_WAY),
         ):
-            answer = self.seen.get(side_host)
-            if not isinstance(answer, Source | Target) or answer.phase is None:
+            if answer is None or answer.phase is None:
                 continue
             if answer.phase == moveprotocol.ARRIVED:
                 # The VM arrived, so it belongs to the target, which has nothing to let go.
@@ -303,8 +315,8 @@ class MoveExecutor:
 
     @property
     def _is_handed(self) -> bool:
-        source = self.seen.get(self.source)
-        if isinstance(source, Source):
+        source = self.source_state
+        if source is not None:
             # If the source lacks the VM, the target may have the only copy and must not drop it.
             return source.is_handed or not source.has
         # The source was not asked for its state, as it has just sent the VM.
@@ -354,7 +366,7 @@ class MoveExecutor:
     def waits(self) -> str:
         """Return what an unfinished move waits for."""
         unresponsive_hosts = [
-            f"{host} ({reason})" for host, reason in self.seen.items() if isinstance(reason, str)
+            f"{host} ({reason})" for host, reason in self.answers.items() if isinstance(reason, str)
         ]
         if unresponsive_hosts:
             return f"{' and '.join(sorted(unresponsive_hosts))} cannot be asked"
@@ -363,26 +375,25 @@ class MoveExecutor:
             return other_reason
         if self.is_cut:
             return f"post-copy has failed: {self._cut()}"
-        for host, activity in (
-            (self.source, "is still sending it"),
-            (self.target, "is still taking it"),
-        ):
-            answer = self.seen.get(host)
-            if isinstance(answer, Source | Target) and _is_working(answer):
-                return f"{host} {activity}"
-        answer_texts = (f"{host} {_describe_answer(answer)}" for host, answer in self.seen.items())
+        if self.source_state is not None and _is_working(self.source_state):
+            return f"{self.source} is still sending it"
+        if self.target_state is not None and _is_working(self.target_state):
+            return f"{self.target} is still taking it"
+        answer_texts = (
+            f"{host} {_describe_answer(answer)}" for host, answer in self.answers.items()
+        )
         return f"the hosts do not agree: {', '.join(answer_texts)}"
 
     @property
     def is_cut(self) -> bool:
         """Whether either host reports that post-copy of the VM failed."""
-        answers = (self.seen.get(self.source), self.seen.get(self.target))
-        return any(isinstance(answer, Source | Target) and answer.is_cut for answer in answers)
+        states = (self.source_state, self.target_state)
+        return any(state is not None and state.is_cut for state in states)
 
     def _cut(self) -> str:
-        source, target = self.seen.get(self.source), self.seen.get(self.target)
-        is_there = isinstance(target, Target) and target.is_arriving
-        if isinstance(source, Source) and source.is_cut and is_there:
+        source, target = self.source_state, self.target_state
+        is_there = target is not None and target.is_arriving
+        if source is not None and source.is_cut and is_there:
             return cut_postcopy_message(self.name, self.target)
         return lost_half_message(self.name, self.target, is_source=is_there)
 

@@ -32,7 +32,7 @@ def refuse_keep(hands: MoveExecutor, keep: str) -> None:
         return
     # A host that answers with an error, because its libvirtd is down, say, may run the VM.
     if lost_host not in hands.silent and not hands.is_on_both:
-        answer = hands.seen.get(lost_host)
+        answer = hands.answers.get(lost_host)
         detail = f" ({answer})" if isinstance(answer, str) else ""
         raise MoveFailed(f"{lost_host} answers, so it is not lost: leave keep= out{detail}")
 
@@ -114,7 +114,7 @@ def describe_third_host(hands: MoveExecutor) -> str:
 
 def end_with_kept_host(hands: MoveExecutor, keep: str) -> str:
     """End a move after its target was given up, and has come back with the VM."""
-    source = hands.seen.get(hands.source)
+    has_two = keep == hands.target and hands.source_has
     if keep == hands.source:
         hands.give_up()
     else:
@@ -122,7 +122,6 @@ def end_with_kept_host(hands: MoveExecutor, keep: str) -> str:
     hands.forget()
     hands.close()
     hands.hint_left(_other_host(hands, keep))
-    has_two = keep == hands.target and isinstance(source, Source) and source.has
     more = f"; {hands.source} has one too, see virt.query" if has_two else ""
     return f"is on {keep}{more}"
 
@@ -169,9 +168,9 @@ def _end_without_one(hands: MoveExecutor, keep: str, force: bool) -> str:
 
 
 def _end_without_source(hands: MoveExecutor, keep: str, force: bool) -> str:
-    target, lost_host = hands.seen.get(hands.target), hands.source
-    phase = target.phase if isinstance(target, Target) else None
-    has_come = isinstance(target, Target) and target.has
+    target, lost_host = hands.target_state, hands.source
+    phase = target.phase if target is not None else None
+    has_come = target is not None and target.has
     if has_come and phase is None:
         hands.hint_left(lost_host)
         hands.close()
@@ -210,8 +209,8 @@ def _arrive_without_source(hands: MoveExecutor, keep: str, force: bool) -> bool:
 
 def _end_without_target(hands: MoveExecutor, keep: str, force: bool) -> str:
     _refuse_third(hands)
-    source, lost_host = hands.seen.get(hands.source), hands.target
-    if isinstance(source, Source) and source.phase in _ARRIVED_PHASES and not source.has:
+    source, lost_host = hands.source_state, hands.target
+    if source is not None and source.phase in _ARRIVED_PHASES and not source.has:
         if not force:
             raise MoveFailed(
                 f"VM {hands.name!r} has gone from {keep} already, and is lost if {lost_host} is; "
@@ -242,8 +241,8 @@ def _refuse_third(hands: MoveExecutor) -> None:
 
 def _forget_cancelled(hands: MoveExecutor) -> str | None:
     """Forget a cancelled move if its target is no longer a minion of this master."""
-    source = hands.seen.get(hands.source)
-    is_over = isinstance(source, Source) and source.phase == moveprotocol.CANCELLED
+    source = hands.source_state
+    is_over = source is not None and source.phase == moveprotocol.CANCELLED
     if not (is_over and hands.target in hands.silent and hands.is_unknown(hands.target)):
         return None
     hands.forget()
@@ -253,10 +252,9 @@ def _forget_cancelled(hands: MoveExecutor) -> str | None:
 
 def describe_undecided(hands: MoveExecutor) -> str:
     """Return the message for a VM that both hosts have, or that only its target may have."""
-    name, source, target = hands.name, hands.seen.get(hands.source), hands.target
+    name, target = hands.name, hands.target
     if hands.is_on_both:
-        is_on_source = isinstance(source, Source) and source.has
-        where = f"{hands.source} {'has it too' if is_on_source else 'no longer has it'}"
+        where = f"{hands.source} {'has it too' if hands.source_has else 'no longer has it'}"
         return (
             f"VM {name!r} had come to {target} before that was given up, and {where}: see which is "
             f"right (salt HOST virt.vm_info {shlex.quote(name)}), stop the other, and end the move "
@@ -272,8 +270,6 @@ def describe_undecided(hands: MoveExecutor) -> str:
 
 
 def _describe_incomplete(hands: MoveExecutor) -> str:
-    source = hands.seen.get(hands.source)
-    is_whole = isinstance(source, Source) and source.has
     stays = f"if it is to stay there, {_settle_command(hands.name)} keep={hands.source}"
     lacking = (
         f"bring back what {hands.source} lacks, then {_settle_command(hands.name)} "
@@ -282,8 +278,8 @@ def _describe_incomplete(hands: MoveExecutor) -> str:
     return (
         f"VM {hands.name!r} was handed over to {hands.target}, which does not have it any more, "
         f"and no other host has it: nothing is removed on {hands.source}, as that may be the only "
-        f"copy; {stays if is_whole else lacking}; to forget the move and leave all files where "
-        f"they are, {_settle_command(hands.name)} force=True"
+        f"copy; {stays if hands.source_has else lacking}; to forget the move and leave all files "
+        f"where they are, {_settle_command(hands.name)} force=True"
     )
 
 

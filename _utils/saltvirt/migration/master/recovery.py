@@ -12,7 +12,7 @@ from saltvirt.cluster.rpc.hostcommands import HostUnresponsive
 from saltvirt.core.errors import VirtError
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.protocol import effects, moveprotocol, recoveryprotocol
-from saltvirt.core.protocol.moveprotocol import Source, Target
+from saltvirt.core.protocol.moveprotocol import Source
 from saltvirt.core.salt import threads
 from saltvirt.migration.master import override
 from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed, MoveHosts
@@ -59,8 +59,8 @@ def run_move(cloud: Cloud, hands: MoveExecutor) -> dict[str, Any]:
 
 def _note_stays(hands: MoveExecutor) -> None:
     """Record a target's report that it has nothing of the VM: it may not answer later."""
-    target = hands.seen.get(hands.target)
-    if isinstance(target, Target) and target.phase is None and not target.has:
+    target = hands.target_state
+    if target is not None and target.phase is None and not target.has:
         hands.hint_left(hands.target)
 
 
@@ -185,8 +185,7 @@ def _settle_kept(hands: MoveExecutor, force: bool, keep: str | None) -> tuple[st
 
 
 def _describe_ending(hands: MoveExecutor, is_moved: bool | None, is_given_up: bool) -> str:
-    source = hands.seen.get(hands.source)
-    if is_given_up and not (isinstance(source, Source) and source.has):
+    if is_given_up and not hands.source_has:
         source_text = f", nor has {hands.source}" if hands.source else ""
         return f"was given up: {hands.target} has nothing of it any more{source_text}"
     if is_moved is None:
@@ -195,11 +194,9 @@ def _describe_ending(hands: MoveExecutor, is_moved: bool | None, is_given_up: bo
 
 
 def _is_stuck(hands: MoveExecutor) -> bool:
-    source = Source() if hands.source is None else hands.seen.get(hands.source)
-    target = hands.seen.get(hands.target)
-    if not (isinstance(source, Source) and isinstance(target, Target)):
-        return False
-    return moveprotocol.is_stuck(source, target)
+    source = Source() if hands.source is None else hands.source_state
+    target = hands.target_state
+    return source is not None and target is not None and moveprotocol.is_stuck(source, target)
 
 
 def _try_settle(hands: MoveExecutor, force: bool) -> tuple[str, Any]:
