@@ -1,6 +1,5 @@
 """List, clone and destroy VMs for salt-cloud."""
 
-import logging
 import os
 import uuid
 from collections.abc import Callable, Collection, Sequence
@@ -17,7 +16,6 @@ from saltvirt.libvirt.storage import anybytes, diskvolumes
 from saltvirt.xml.edit import clone as clone_xml
 from saltvirt.xml.storage import storagevolume
 
-log = logging.getLogger(__name__)
 # Sources of a clone's address, as profiles name them (``ip_source``).
 SOURCES = {"ip-learning": "LEASE", "qemu-agent": "AGENT"}
 STRATEGIES = ("quick", "full")
@@ -57,17 +55,7 @@ def address(conn: Any, name: str, source: str) -> str | None:
 
 
 def _addresses(dom: Any, source: str) -> list[str]:
-    kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source}")
-    try:
-        if source == "AGENT":
-            # An unresponsive agent would block this call without end.
-            dom.agentSetResponseTimeout(query.AGENT_S)
-        links = dom.interfaceAddresses(kind, 0)
-    except libvirt.libvirtError as exc:
-        # The agent is not up yet, or libvirt keeps no leases for the NIC: no address.
-        log.debug("libvirt tells no addresses of VM %s by %s: %s", dom.name(), source, exc)
-        return []
-    entries = (entry for link in links.values() for entry in link.get("addrs") or ())
+    entries = query.read_addresses(dom, source)
     return [entry["addr"] for entry in entries if entry["type"] == libvirt.VIR_IP_ADDR_TYPE_IPV4]
 
 
@@ -104,7 +92,7 @@ def clone(
             f"base domain {base!r} is running: what is copied of its disks would be inconsistent; "
             f"shut it down first"
         )
-    text = original.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
+    text = lifecycle.secure_xml(conn, base)
     disks = clone_xml.writable(text)
     volumes = _volumes(conn)
     with on_failure() as steps:
@@ -193,7 +181,7 @@ def destroy(
 
     Raises, with nothing changed, if the VM does not exist, or has moved to another host.
     """
-    text = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    text = lifecycle.inactive_xml(conn, name)
     moved_to = lifecycle.moved_to(conn, name)
     if moved_to is None and lifecycle.is_migrated(conn, name):
         moved_to = "another host, as libvirt says"

@@ -61,28 +61,22 @@ def undefine(conn: Any, name: str, *, keep_nvram: bool = False, keep_tpm: bool =
     keep_nvram, keep_tpm
         Leave the firmware's variables, or the TPM's state. Default to False.
     """
-    keep_flag, remove_flag = (
-        libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM,
-        libvirt.VIR_DOMAIN_UNDEFINE_NVRAM,
-    )
-    flags = (
-        libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
-        | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
-        | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
-        | (keep_flag if keep_nvram else remove_flag)
-        | (getattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM", 0) if keep_tpm else 0)
-    )
+    driver_flags = ("MANAGED_SAVE", "SNAPSHOTS_METADATA")
+    nvram_flag = "KEEP_NVRAM" if keep_nvram else "NVRAM"
+    tpm_flags = ("KEEP_TPM",) if keep_tpm else ()
     dom = domain(conn, name)
     try:
-        dom.undefineFlags(flags)
+        _undefine(dom, *driver_flags, "CHECKPOINTS_METADATA", nvram_flag, *tpm_flags)
     except libvirt.libvirtError as exc:
         if not has_code(exc, "INVALID_ARG") or conn.getType().lower() != "test":
             raise
         # The test driver has no firmware and no checkpoints, and refuses their flags.
-        dom.undefineFlags(
-            libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
-            | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
-        )
+        _undefine(dom, *driver_flags)
+
+
+def _undefine(dom: Any, *flags: str) -> None:
+    # libvirt before 8.9 has no KEEP_TPM.
+    dom.undefineFlags(sum(getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{flag}", 0) for flag in flags))
 
 
 def keeps_tpm() -> bool:
@@ -115,8 +109,7 @@ def start(conn: Any, name: str) -> None:
 
 def start_once(conn: Any, name: str, change: Callable[[str], str]) -> None:
     """Start a defined domain with XML that is changed for this run only."""
-    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
-    conn.createXML(change(domain(conn, name).XMLDesc(flags)), 0)
+    conn.createXML(change(secure_xml(conn, name)), 0)
 
 
 def set_autostart(conn: Any, name: str, state: object) -> None:
@@ -157,9 +150,8 @@ def set_vcpus(conn: Any, name: str, vcpus: int, *, config: bool) -> None:
 def set_stay(conn: Any, name: str, state: object) -> None:
     """Set whether rebalancing leaves a domain on its host."""
     dom = domain(conn, name)
-    _set_metadata(dom, "stay", "yes" if state else "no", live=False)
-    if dom.isActive():
-        _set_metadata(dom, "stay", "yes" if state else "no", live=True)
+    for is_live in (False, True) if dom.isActive() else (False,):
+        _set_metadata(dom, "stay", "yes" if state else "no", live=is_live)
 
 
 def note_cpu(conn: Any, name: str, qemu: str) -> None:
@@ -188,51 +180,50 @@ def is_persistent(conn: Any, name: str) -> bool:
     return bool(domain(conn, name).isPersistent())
 
 
+def _names_with(conn: Any, feature: str) -> set[str]:
+    flag = getattr(libvirt, f"VIR_CONNECT_LIST_DOMAINS_{feature}")
+    return {dom.name() for dom in conn.listAllDomains(flag)}
+
+
 def list_autostarted_domains(conn: Any) -> set[str]:
     """Return the names of the domains that start with the host."""
-    return {dom.name() for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_AUTOSTART)}
+    return _names_with(conn, "AUTOSTART")
 
 
 def saved(conn: Any) -> set[str]:
     """Return the names of the domains with a saved state, from which they start again."""
-    flag = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
-    return {dom.name() for dom in conn.listAllDomains(flag)}
+    return _names_with(conn, "MANAGEDSAVE")
 
 
 def list_domains_with_checkpoints(conn: Any) -> set[str]:
     """Return the names of the domains with checkpoints, mostly made by backups."""
-    flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_CHECKPOINT
-    return {dom.name() for dom in conn.listAllDomains(flag)}
+    return _names_with(conn, "HAS_CHECKPOINT")
+
+
+def _read_xml(conn: Any, name: str, *flags: str) -> str:
+    bits = sum(getattr(libvirt, f"VIR_DOMAIN_XML_{flag}") for flag in flags)
+    text: str = domain(conn, name).XMLDesc(bits)
+    return text
 
 
 def xml(conn: Any, name: str) -> str:
     """Return a domain's XML without secrets, such as a VNC password."""
-    text: str = domain(conn, name).XMLDesc(0)
-    return text
+    return _read_xml(conn, name)
 
 
 def inactive_xml(conn: Any, name: str) -> str:
     """Return a domain's definition, which applies from its next start on, without secrets."""
-    text: str = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-    return text
+    return _read_xml(conn, name, "INACTIVE")
 
 
 def secure_xml(conn: Any, name: str) -> str:
     """Return a domain's definition with its secrets, as this host can define it again."""
-    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
-    text: str = domain(conn, name).XMLDesc(flags)
-    return text
+    return _read_xml(conn, name, "INACTIVE", "SECURE")
 
 
 def migratable_xml(conn: Any, name: str) -> str:
     """Return a domain's definition with its secrets, as another host can define it."""
-    flags = (
-        libvirt.VIR_DOMAIN_XML_INACTIVE
-        | libvirt.VIR_DOMAIN_XML_SECURE
-        | libvirt.VIR_DOMAIN_XML_MIGRATABLE
-    )
-    text: str = domain(conn, name).XMLDesc(flags)
-    return text
+    return _read_xml(conn, name, "INACTIVE", "SECURE", "MIGRATABLE")
 
 
 def is_active(conn: Any, name: str) -> bool:
@@ -259,9 +250,8 @@ def undefine_moved(conn: Any, name: str, *, with_snapshots: bool, keep_tpm: bool
     dom = domain(conn, name)
     if dom.isActive():
         raise LibvirtRefused(f"VM {name!r} runs, so its definition is not removed")
-    snapshot_flag = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA if with_snapshots else 0
-    tpm_flag = getattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM", 0) if keep_tpm else 0
-    dom.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM | snapshot_flag | tpm_flag)
+    snapshot_flags = ("SNAPSHOTS_METADATA",) if with_snapshots else ()
+    _undefine(dom, "KEEP_NVRAM", *snapshot_flags, *(("KEEP_TPM",) if keep_tpm else ()))
 
 
 def mark_moved(conn: Any, name: str, host: str) -> None:
@@ -279,14 +269,14 @@ def unmark_moved(conn: Any, name: str) -> None:
 def moved_to(conn: Any, name: str) -> str | None:
     """Return the host that a kept definition's domain moved to, None if the domain is ours."""
     # Not the running XML: an operator who started the VM may have removed the mark there.
-    text = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    text = inactive_xml(conn, name)
     host: str | None = readdomain.describe_notes(readdomain.domain(text))["moved_to"]
     return host
 
 
 def file_paths(conn: Any, name: str) -> list[str]:
     """Return the files that are a domain's disks."""
-    disks = readdomain.disk_sources(readdomain.domain(domain(conn, name).XMLDesc(0)))
+    disks = readdomain.disk_sources(readdomain.domain(xml(conn, name)))
     paths = [disk["path"] for disk in disks if disk["type"] == "file" and disk["path"]]
     return [*paths, *(path for disk in disks if (path := _volume_file(conn, disk)))]
 

@@ -262,25 +262,29 @@ def addresses(conn: Any, name: str, source: str) -> list[str]:
     source
         ``lease``, ``arp``, or ``agent``, with a limit of a few seconds. Empty if the source fails.
     """
-    try:
-        return guestaccess.addresses(_read_addresses(domain(conn, name), source.upper()))
-    except libvirt.libvirtError as exc:
-        log.debug("libvirt tells no addresses of VM %s by %s: %s", name, source, exc)
-        return []
+    entries = read_addresses(domain(conn, name), source.upper())
+    return guestaccess.addresses([entry.get("addr") for entry in entries])
 
 
-def _read_addresses(dom: Any, source: str) -> list[Any]:
+def read_addresses(dom: Any, source: str) -> list[dict[str, Any]]:
+    """
+    Return libvirt's entries on the addresses of a domain; none if the source fails.
+
+    source
+        ``LEASE``, ``ARP``, or ``AGENT``, with a limit of a few seconds.
+    """
     kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source}")
-    if source != "AGENT":
-        return _list_addresses(dom.interfaceAddresses(kind))
-    # An unresponsive agent would block this call without end. The timeout belongs to the domain,
-    # and stays: without it another call could block.
-    dom.agentSetResponseTimeout(AGENT_S)
-    return _list_addresses(dom.interfaceAddresses(kind))
-
-
-def _list_addresses(links: Mapping[str, Any]) -> list[Any]:
-    return [entry.get("addr") for link in links.values() for entry in link.get("addrs") or ()]
+    try:
+        if source == "AGENT":
+            # An unresponsive agent would block this call without end. The timeout belongs to the
+            # domain, and stays: without it another call could block.
+            dom.agentSetResponseTimeout(AGENT_S)
+        links = dom.interfaceAddresses(kind)
+    except libvirt.libvirtError as exc:
+        # The agent is not up yet, say, or libvirt keeps no leases for the NIC.
+        log.debug("libvirt tells no addresses of VM %s by %s: %s", dom.name(), source, exc)
+        return []
+    return [entry for link in links.values() for entry in link.get("addrs") or ()]
 
 
 def state(conn: Any, name: str) -> str:
