@@ -17,7 +17,7 @@ from saltvirt.xml.edit import clone as clone_xml
 from saltvirt.xml.storage import storagevolume
 
 # Sources of a clone's address, as profiles name them (``ip_source``).
-SOURCES = {"ip-learning": "LEASE", "qemu-agent": "AGENT"}
+SOURCES = {"ip-learning": "lease", "qemu-agent": "agent"}
 STRATEGIES = ("quick", "full")
 
 
@@ -36,7 +36,7 @@ def nodes(conn: Any) -> dict[str, dict[str, Any]]:
             "size": "",
             "state": state,
             "private_ips": [],
-            "public_ips": _addresses(dom, "LEASE") if state == "running" else [],
+            "public_ips": _addresses(dom, "lease") if state == "running" else [],
         }
 
     return dict(read_existing(conn.listAllDomains(), read))

@@ -262,7 +262,7 @@ def addresses(conn: Any, name: str, source: str) -> list[str]:
     source
         ``lease``, ``arp``, or ``agent``, with a limit of a few seconds. Empty if the source fails.
     """
-    entries = read_addresses(domain(conn, name), source.upper())
+    entries = read_addresses(domain(conn, name), source)
     return guestaccess.addresses([entry.get("addr") for entry in entries])
 
 
@@ -271,11 +271,11 @@ def read_addresses(dom: Any, source: str) -> list[dict[str, Any]]:
     Return libvirt's entries on the addresses of a domain; none if the source fails.
 
     source
-        ``LEASE``, ``ARP``, or ``AGENT``, with a limit of a few seconds.
+        ``lease``, ``arp``, or ``agent``, with a limit of a few seconds.
     """
-    kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source}")
+    kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source.upper()}")
     try:
-        if source == "AGENT":
+        if source == "agent":
             # An unresponsive agent would block this call without end. The timeout belongs to the
             # domain, and stays: without it another call could block.
             dom.agentSetResponseTimeout(AGENT_S)
