@@ -171,8 +171,8 @@ def refresh_pool(conn: Any, name: str, patience_s: float = 60) -> None:
                 raise
             if time.monotonic() >= deadline:
                 raise StorageError(
-                    f"somebody makes or copies a volume in storage pool {name!r}, and libvirt does "
-                    "not look at what is new there meanwhile; try again when that is over"
+                    f"another job creates or copies a volume in storage pool {name!r}, and libvirt "
+                    "does not refresh the pool meanwhile; try again when that is over"
                 ) from exc
         time.sleep(0.2)
 

@@ -165,7 +165,8 @@ def _copy(pool: Any, volume: Any, disk: clone_xml.Writable, *, is_overlay: bool)
         # The guest may have written that header: libvirt would copy any file that it names.
         raise StorageError(
             f"disk {disk.target}: {disk.path} is {disk.format} to its VM, and libvirt takes it for "
-            f"{detected_format} by what is in it, so it is not copied; see who has written that"
+            f"{detected_format} by what is in it, so it is not copied; see what has "
+            "written that header"
         )
     return pool.createXMLFrom(clone_xml.volume(unique, capacity, disk.format), volume, 0)
 

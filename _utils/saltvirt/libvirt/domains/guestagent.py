@@ -33,7 +33,7 @@ class Agent:
         """Raise a VirtError that names what is missing, unless the VM's agent listens."""
         self._domain, self._name = domain(conn, name), name
         if not self._domain.isActive():
-            raise LibvirtRefused(f"VM {name!r} is not running, so nobody in it answers")
+            raise LibvirtRefused(f"VM {name!r} is not running, so its guest agent cannot answer")
         root = parse(self._domain.XMLDesc(0))
         if not readdomain.has_agent_channel(root):
             raise GuestSilent(
@@ -42,8 +42,8 @@ class Agent:
             )
         if not readdomain.has_agent(root):
             raise GuestSilent(
-                f"nobody listens in VM {name!r} on its channel {CHANNEL}: install the package "
-                "qemu-guest-agent in the guest, and start it"
+                f"no guest agent listens in VM {name!r} on its channel {CHANNEL}: install the "
+                "package qemu-guest-agent in the guest, and start it"
             )
 
     def ask(self, command: str, arguments: Mapping[str, Any] | None = None) -> Any:

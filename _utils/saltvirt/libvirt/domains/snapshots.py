@@ -38,14 +38,14 @@ class RevertPlan:
 
     newer
         The snapshots after the target, the newest first.
-    warned
+    warning_texts
         Warnings for the operator.
     """
 
     to: str
     target: snapshot.Snapshot
     newer: list[str]
-    warned: list[str] = field(default_factory=list)
+    warning_texts: list[str] = field(default_factory=list)
 
 
 def new_name(vm: str, name: object = None, suffix: object = None) -> str:
@@ -305,7 +305,7 @@ def plan_revert(conn: Any, vm: str, requested: object = None) -> RevertPlan:
         to=target.name,
         target=target,
         newer=ages[ages.index(target.name) + 1 :][::-1],
-        warned=[_reconnect_warning(vm)] if target.has_memory else [],
+        warning_texts=[_reconnect_warning(vm)] if target.has_memory else [],
     )
 
 
@@ -355,6 +355,6 @@ def revert(conn: Any, vm: str, plan: RevertPlan, *, with_cleanup: bool) -> dict[
 
 def describe_revert(plan: RevertPlan, *, with_cleanup: bool) -> dict[str, Any]:
     """Return ``{reverted, deleted}`` of a plan, with its ``warnings`` if it has any."""
-    warnings = {"warnings": plan.warned} if plan.warned else {}
+    warnings = {"warnings": plan.warning_texts} if plan.warning_texts else {}
     # Salt 3006's word for no cleanup.
     return {"reverted": plan.to, "deleted": plan.newer if with_cleanup else NONE, **warnings}

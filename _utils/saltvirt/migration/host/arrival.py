@@ -46,7 +46,7 @@ def open_arrival(context: Context, name: str) -> Iterator["Arrival"]:
 class Arrival(End[ArrivalFacts]):
     """The target's side of a move; each public method is an effect of the protocol."""
 
-    _done = "taken"
+    _verb = "taken"
     _shape = ArrivalFacts
 
     def __init__(
@@ -60,7 +60,7 @@ class Arrival(End[ArrivalFacts]):
         self.plan: arrivalplan.ArrivalPlan
         self.warnings: list[str] = []
         # The source's recorded facts about the VM, which the runner passes on.
-        self.given = Noted()
+        self.noted = Noted()
 
     def do(self, effects: Effects) -> Any:
         # Release the host's lock even if the part fails between check and begin.
@@ -183,7 +183,7 @@ class Arrival(End[ArrivalFacts]):
     def _refuse_transient(self, name: str) -> None:
         # libvirt reports success even if it could not define the domain here. A VM may be transient
         # here only if its definition stays on the source, or never existed.
-        if self.given.leaves and not lifecycle.is_persistent(self.conn, name):
+        if self.noted.leaves and not lifecycle.is_persistent(self.conn, name):
             raise MigrationFailed(
                 f"VM {self._name!r} runs here, but its definition was not kept, so it would be "
                 f"gone when it stops; have it kept here by virsh dumpxml --migratable "
@@ -202,13 +202,13 @@ class Arrival(End[ArrivalFacts]):
                 yield f"its file {path} has {os.path.getsize(path)} bytes, not {size}"
 
     def _untold(self, name: str) -> Iterator[str]:
-        known_names = snapshots.names(self.conn, name) if self.given.snapshots else ()
-        for snapshot_name in self.given.snapshots or ():
+        known_names = snapshots.names(self.conn, name) if self.noted.snapshots else ()
+        for snapshot_name in self.noted.snapshots or ():
             if snapshot_name not in known_names:
                 yield f"this host was not told of its snapshot {snapshot_name}"
 
     def _different(self) -> Iterator[str]:
-        for path, expected_digest in (self.given.digests or {}).items():
+        for path, expected_digest in (self.noted.digests or {}).items():
             if os.path.exists(path):
                 self._context.progress("Checking", detail=path)
                 try:
@@ -218,7 +218,7 @@ class Arrival(End[ArrivalFacts]):
                     yield f"{path} cannot be read ({exc.strerror})"
 
     def autostart_on(self) -> None:
-        source_autostart = self.given.autostart
+        source_autostart = self.noted.autostart
         # If the source is lost or its record is gone, use the setting from the beginning.
         if not (self.facts.autostart if source_autostart is None else source_autostart):
             return
@@ -338,6 +338,6 @@ def step(
     }
     make = steps[step_name]
     with open_arrival(context, name) as arrival:
-        arrival.given = noted or Noted()
+        arrival.noted = noted or Noted()
         arrival.do(make(arrival.there, token, **options))
         return {"warnings": arrival.warnings}

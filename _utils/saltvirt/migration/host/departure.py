@@ -79,7 +79,7 @@ class Departure(End[DepartureFacts]):
         self.target = ""
         self.is_by_hand = False
         # When the target was last checked, before a removal here.
-        self._looked: float | None = None
+        self._checked_at: float | None = None
 
     def open(self, token: str) -> None:
         """Begin, unless the VM is still coming here, or is being built or purged."""
@@ -175,7 +175,9 @@ class Departure(End[DepartureFacts]):
     def _move(self) -> Move:
         """The options of the move; MigrationFailed if there are none."""
         if self.options is None:
-            raise MigrationFailed(f"VM {self._name!r} cannot be sent: nobody has said how")
+            raise MigrationFailed(
+                f"VM {self._name!r} cannot be sent: this call has no options of the move"
+            )
         return self.options
 
     def _refuse_changed(self) -> MigrationInfo:
@@ -185,14 +187,12 @@ class Departure(End[DepartureFacts]):
             reasons = ["it is another VM of this name now"]
         elif self._has_changed_state(current_info):
             # Put this before the obstacles: a VM saved meanwhile has one about its saved state.
-            reasons.insert(
-                0, f"it is {current_info.state} now; somebody has changed that meanwhile"
-            )
+            reasons.insert(0, f"it is {current_info.state} now: its state was changed meanwhile")
         # The target has made files only for the disks in the facts sent to it.
         elif _disks(current_info) != self.facts.disks:
-            reasons.append("it has other disks now; somebody has changed them meanwhile")
+            reasons.append("it has other disks now: they were changed meanwhile")
         elif (snapshots.names(self.conn, self._name) or None) != self.facts.snapshots:
-            reasons.append("it has other snapshots now; somebody has changed them meanwhile")
+            reasons.append("it has other snapshots now: they were changed meanwhile")
         reasons += [
             f"{path} was written to while it was sent" for path in leaving.find_written(self.facts)
         ]
@@ -261,7 +261,7 @@ class Departure(End[DepartureFacts]):
 
     def look(self) -> None:
         """Raise MigrationFailed unless the VM is off here and whole on the target."""
-        self._looked, facts = time.monotonic(), self.facts
+        self._checked_at, facts = time.monotonic(), self.facts
         reasons = list(leaving.find_obstacles_here(self.conn, self._name, facts))
         with migrate.target(peer.uri_of(facts.target)[0]) as target_conn:
             reasons += leaving.find_missing_there(self.conn, target_conn, facts)
@@ -285,7 +285,7 @@ class Departure(End[DepartureFacts]):
 
     def _look_again(self) -> None:
         # The record, or the last check, may be old by now.
-        if self._looked is None or time.monotonic() - self._looked > _FRESH_S:
+        if self._checked_at is None or time.monotonic() - self._checked_at > _FRESH_S:
             self.look()
 
     def undefine(self) -> None:

@@ -225,7 +225,7 @@ def migrate(
             cloud.progress("Placing", detail=f"from {source} to {host}")
             hosts = MoveHosts(source=source, target=host)
             hands = MoveExecutor(cloud, order, secrets.token_hex(8), hosts)
-            hands.given = kwargs
+            hands.move_options = kwargs
             try:
                 figures = recovery.run_move(cloud, hands)
             except NotReady as refused:

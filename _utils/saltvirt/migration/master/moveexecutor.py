@@ -80,7 +80,7 @@ class MoveExecutor:
         self.token, self.uuid = token, uuid
         self.name = order_record.name
         self.moving: MigrationInfo
-        self.given: Mapping[str, Any] = {}
+        self.move_options: Mapping[str, Any] = {}
         self.figures: dict[str, Any] = {}
         self.warnings: list[str] = []
         self.noted = Noted()
@@ -155,7 +155,7 @@ class MoveExecutor:
         self._act(self.source, "virt.migrate_push", kwarg=kwarg, limit_s=self._limit_s)
 
     def send(self) -> None:
-        kwarg = {**self.given, "vm_": self.name, "target": self.target, "token": self.token}
+        kwarg = {**self.move_options, "vm_": self.name, "target": self.target, "token": self.token}
         kwarg |= {"present": self.present, "report": True}
         watch = progress_watcher(self._cloud, "salt/virt/migrate", self.source or "", self.name)
         answer = self._act(
@@ -169,7 +169,7 @@ class MoveExecutor:
 
     @property
     def _limit_s(self) -> float:
-        limit_s: float = self.given.get("limit_s", LIMIT_S) + _OVERHEAD_S
+        limit_s: float = self.move_options.get("limit_s", LIMIT_S) + _OVERHEAD_S
         return limit_s
 
     # Effects of settling a move.
@@ -339,7 +339,9 @@ class MoveExecutor:
 
     def _act(self, host: str | None, fun: str, *args: Any, **options: Any) -> Any:
         if host is None:
-            raise MoveFailed(f"nobody knows which host sends VM {self.name!r}")
+            raise MoveFailed(
+                f"no host that answers has the departure of VM {self.name!r} on record"
+            )
         try:
             return act(self._cloud, host, fun, *args, **options)
         except HostUnresponsive:
@@ -409,7 +411,7 @@ class MoveExecutor:
 def _describe_answer(answer: Source | Target | str | None) -> str:
     """Return a host's answer about a move, in words."""
     if not isinstance(answer, Source | Target):
-        return "has said nothing"
+        return "has not answered"
     return f"{'has' if answer.has else 'does not have'} the VM ({answer.phase or 'no record'})"
 
 

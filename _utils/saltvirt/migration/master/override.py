@@ -231,7 +231,7 @@ def _refuse_third(hands: MoveExecutor) -> None:
     hosts_with_vm = [*third_hosts.has, *third_hosts.leaving]
     if hosts_with_vm:
         raise MoveFailed(
-            f"VM {hands.name!r} is on {' and '.join(hosts_with_vm)}, to which it has gone on: "
+            f"VM {hands.name!r} is on {' and '.join(hosts_with_vm)}, to which it has moved on: "
             f"nothing is taken back; end this move with keep={hosts_with_vm[0]} force=True"
         )
     if third_hosts.silent or third_hosts.coming:
