@@ -307,12 +307,8 @@ class _EvacuationRun:
             if target in rivals[name] and notes_by_host[host].get(name, [])[-1:] != [target]:
                 return f"that it was evacuated is not noted: {target} had one of that name before"
             changes = evacuationnotes.plan_changes(notes_by_host, name, source, target)
-            errors_by_host = evacuationnotes.note_changes(
-                cloud,
-                {changed_host: {name: trail} for changed_host, trail in changes.items()},
-                uuids,
-            )
-            reason = "; ".join(errors_by_host.values())
+            changes_by_host = {noting_host: {name: trail} for noting_host, trail in changes.items()}
+            reason = evacuationnotes.note_changes(cloud, changes_by_host, uuids)
             return f"it has moved, but that was not noted: {reason}" if reason else None
 
         outcome = parallelmoves.move(

@@ -258,12 +258,12 @@ def renew(cloud: Cloud, host: str, forgotten_names: Collection[str] = ()) -> Non
 
 def note_changes(
     cloud: Cloud, changes: Mapping[str, Mapping[str, Sequence[str]]], uuids: Uuids
-) -> dict[str, str]:
-    """Have hosts record ``{host: {name: hosts}}``; return ``{host: reason}`` of those that fail."""
-    failed = {}
+) -> str:
+    """Have hosts record ``{host: {name: hosts}}``; return why some do not, empty for success."""
+    reasons = []
     for host, vms in changes.items():
         try:
             note(cloud, host, vms, uuids)
         except VirtError as error:
-            failed[host] = str(error)
-    return failed
+            reasons.append(str(error))
+    return "; ".join(reasons)
