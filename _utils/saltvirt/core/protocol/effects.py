@@ -97,7 +97,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class ThirdHosts:
     """
     The answers of third hosts about the VM of a move.
 

@@ -323,15 +323,13 @@ def disks(conn: Any) -> dict[str, set[str]]:
     return out
 
 
-def overlays(conn: Any, exclude: str | None = None) -> set[str]:
+def overlays(conn: Any) -> set[str]:
     """
-    Return the paths of all domains' disks that may have backing files, except for one domain.
+    Return the paths of all domains' disks that may have backing files.
 
     A direct backing file that libvirt lists is included, if it may have backing files in turn.
     """
-    return {
-        path for name, paths in overlays_by_vm(conn).items() if name != exclude for path in paths
-    }
+    return {path for paths in overlays_by_vm(conn).values() for path in paths}
 
 
 def overlays_by_vm(conn: Any) -> dict[str, set[str]]:

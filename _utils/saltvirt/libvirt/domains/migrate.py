@@ -351,7 +351,7 @@ def find_missing_on_target(
     *,
     is_kept: bool,
     sizes: Mapping[str, int],
-    snapshots: Collection[str] = (),
+    snapshots: Collection[str],
 ) -> Iterator[str]:
     """
     Yield what another host's libvirt lacks of a domain: its definition, a disk, a snapshot.

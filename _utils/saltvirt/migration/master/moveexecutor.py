@@ -25,7 +25,7 @@ from saltvirt.core.journal.movefacts import Noted, cut_postcopy_message, lost_ha
 from saltvirt.core.journal.recordfacts import MoveOrderFacts
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.protocol.effects import Elsewhere, State
+from saltvirt.core.protocol.effects import State, ThirdHosts
 from saltvirt.core.protocol.moveprotocol import Source, Target
 from saltvirt.migration.master import thirdhosts
 from saltvirt.placement.answers import Figures, MigrationInfo, Room, StepDone
@@ -91,7 +91,7 @@ class MoveExecutor:
         self.silent: set[str | None] = set()
         self.is_sent = False
         # The third hosts' answers; an unresponsive third host delays the move unless is_forced.
-        self.elsewhere, self.is_forced = Elsewhere(), False
+        self.third_hosts, self.is_forced = ThirdHosts(), False
 
     @property
     def source_state(self) -> Source | None:
@@ -184,12 +184,12 @@ class MoveExecutor:
         answer: Target | None = self._seen(self.target, "target")
         return answer
 
-    def look_elsewhere(self) -> Elsewhere:
+    def look_at_third_hosts(self) -> ThirdHosts:
         """Return the third hosts' answers about the VM: those of the two hosts may be outdated."""
         move = thirdhosts.Move(name=self.name, token=self.token, uuid=self.uuid)
         third_hosts = thirdhosts.look(self._cloud, move, {self.source, self.target})
-        self.elsewhere = replace(third_hosts, silent=()) if self.is_forced else third_hosts
-        return self.elsewhere
+        self.third_hosts = replace(third_hosts, silent=()) if self.is_forced else third_hosts
+        return self.third_hosts
 
     def _seen(self, host: str, side: str) -> Any:
         """Return a host's answer; ask again for a while if the host is working or has an error."""
@@ -401,9 +401,9 @@ class MoveExecutor:
 
     def waits_for_others(self) -> str:
         """Return what a move waits for on third hosts; empty for nothing."""
-        if self.elsewhere.silent:
-            return f"{' and '.join(self.elsewhere.silent)} may have it, and cannot be asked"
-        moving_hosts = [*self.elsewhere.leaving, *self.elsewhere.coming]
+        if self.third_hosts.silent:
+            return f"{' and '.join(self.third_hosts.silent)} may have it, and cannot be asked"
+        moving_hosts = [*self.third_hosts.leaving, *self.third_hosts.coming]
         hosts_text = " and ".join(moving_hosts)
         return f"another move of it, by {hosts_text}, is not over either" if moving_hosts else ""
 

@@ -5,7 +5,7 @@ import shlex
 from saltvirt.cluster.rpc.hostcommands import HostUnresponsive
 from saltvirt.core.errors import BadArgument, VirtError
 from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.protocol.effects import Elsewhere
+from saltvirt.core.protocol.effects import ThirdHosts
 from saltvirt.core.protocol.moveprotocol import Source, Target
 from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed
 
@@ -45,7 +45,7 @@ def is_third(hands: MoveExecutor, keep: str) -> bool:
     """Return whether ``keep`` is a third host that may have the VM."""
     if keep in (hands.source, hands.target):
         return False
-    third_hosts = hands.look_elsewhere()
+    third_hosts = hands.look_at_third_hosts()
     return keep in (*third_hosts.has, *third_hosts.leaving)
 
 
@@ -63,7 +63,7 @@ def yield_to_third_host(hands: MoveExecutor, keep: str, force: bool) -> str:
         source = Source(phase=moveprotocol.HANDING)
     if force and hands.target in hands.silent:
         target = Target()
-    step = moveprotocol.next_step(source, target, Elsewhere(has=(keep,)))
+    step = moveprotocol.next_step(source, target, ThirdHosts(has=(keep,)))
     if step == moveprotocol.WAIT:
         more = (
             f"; if {' and '.join(silent_hosts)} never comes back, with force=True too"
@@ -103,7 +103,7 @@ def _settle_command(name: str) -> str:
 
 def describe_third_host(hands: MoveExecutor) -> str:
     """Return the message for a VM on a third host while a move of the VM is on record."""
-    name, hosts_with_vm, begun = hands.name, hands.elsewhere.has, hands.hosts.begun
+    name, hosts_with_vm, begun = hands.name, hands.third_hosts.has, hands.hosts.begun
     where, when = " and ".join(hosts_with_vm), f" that was begun at {begun}" if begun else ""
     return (
         f"VM {name!r} is on {where}, and the move {hands.hosts}{when} is not "
@@ -227,7 +227,7 @@ def _end_without_target(hands: MoveExecutor, keep: str, force: bool) -> str:
 
 def _refuse_third(hands: MoveExecutor) -> None:
     """Raise MoveFailed if the VM may have moved on from the lost target."""
-    third_hosts = hands.look_elsewhere()
+    third_hosts = hands.look_at_third_hosts()
     hosts_with_vm = [*third_hosts.has, *third_hosts.leaving]
     if hosts_with_vm:
         raise MoveFailed(

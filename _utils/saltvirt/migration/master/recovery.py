@@ -85,11 +85,11 @@ def _unsettled_error(hands: MoveExecutor, reason: str) -> Unsettled:
     more = ""
     if len(silent_hosts) == 2:
         more = ", or if neither host ever comes back, with force=True"
-    elif hands.elsewhere.silent:
+    elif hands.third_hosts.silent:
         more = ", or, if no host that cannot be asked can have it, with force=True"
-    elif hands.elsewhere.leaving and not silent_hosts:
-        more = f", or, if {hands.elsewhere.leaving[0]} has what is newest of it, with "
-        more += f"keep={hands.elsewhere.leaving[0]}"
+    elif hands.third_hosts.leaving and not silent_hosts:
+        more = f", or, if {hands.third_hosts.leaving[0]} has what is newest of it, with "
+        more += f"keep={hands.third_hosts.leaving[0]}"
     elif silent_hosts:
         (other_host,) = {hands.source, hands.target} - {*silent_hosts}
         never = f"if {silent_hosts[0]} never comes back"
