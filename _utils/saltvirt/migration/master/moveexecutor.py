@@ -124,8 +124,9 @@ class MoveExecutor:
 
     def open(self) -> None:
         kwarg = {"token": self.token, "target": self.target}
-        answer = self._act(self.source, "virt.migrate_begin", self.name, kwarg=kwarg)
-        self.moving = wire.read(self.source or "", "virt.migrate_begin", MigrationInfo, answer)
+        self.moving = self._read(
+            self.source, "virt.migrate_begin", MigrationInfo, self.name, kwarg=kwarg
+        )
         self.uuid = self.moving.uuid
         orders.note_uuid(self._held, self.moving.uuid)
 
@@ -144,8 +145,7 @@ class MoveExecutor:
         self.present = room.present
 
     def _prepare(self, kwarg: Mapping[str, Any]) -> Room:
-        answer = self._act(self.target, "virt.migrate_prepare", kwarg=kwarg)
-        room: Room = wire.read(self.target, "virt.migrate_prepare", Room, answer)
+        room: Room = self._read(self.target, "virt.migrate_prepare", Room, kwarg=kwarg)
         return room
 
     def _send_images(self, images: Mapping[str, str]) -> None:
@@ -158,14 +158,17 @@ class MoveExecutor:
         kwarg = {**self.move_options, "vm_": self.name, "target": self.target, "token": self.token}
         kwarg |= {"present": self.present, "report": True}
         watch = progress_watcher(self._cloud, "salt/virt/migrate", self.source or "", self.name)
-        answer = self._act(
-            self.source, "virt.migrate", kwarg=kwarg, watch=watch, limit_s=self._limit_s
+        figures: Figures = self._read(
+            self.source,
+            "virt.migrate",
+            Figures,
+            kwarg=kwarg,
+            watch=watch,
+            limit_s=self._limit_s,
         )
-        source, fun = self.source or "", "virt.migrate"
-        figures: Figures = wire.read(source, fun, Figures, answer)
         self.figures, self.is_sent = figures.shown(), True
         self.warnings += figures.warnings
-        self.noted = wire.read(source, fun, Noted, figures.noted)
+        self.noted = wire.read(self.source or "", "virt.migrate", Noted, figures.noted)
 
     @property
     def _limit_s(self) -> float:
@@ -332,10 +335,15 @@ class MoveExecutor:
         self._step(self.target, moveprotocol.END)
 
     def _step(self, host: str | None, step: str, **kwarg: Any) -> StepDone:
-        fun, args = "virt.migrate_step", [self.name, self.token, step]
-        answer = self._act(host, fun, *args, kwarg=kwarg, limit_s=self._limit_s)
-        result: StepDone = wire.read(host or "", fun, StepDone, answer)
+        fun, args = "virt.migrate_step", (self.name, self.token, step)
+        result: StepDone = self._read(
+            host, fun, StepDone, *args, kwarg=kwarg, limit_s=self._limit_s
+        )
         return result
+
+    def _read(self, host: str | None, fun: str, shape: Any, *args: Any, **options: Any) -> Any:
+        """Have a host run a function, and return its answer as a type."""
+        return wire.read(host or "", fun, shape, self._act(host, fun, *args, **options))
 
     def _act(self, host: str | None, fun: str, *args: Any, **options: Any) -> Any:
         if host is None:

@@ -10,7 +10,7 @@ from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc.hostcommands import HostUnresponsive
 from saltvirt.core.errors import VirtError
-from saltvirt.core.journal.records import LockedRecord
+from saltvirt.core.journal.records import LockedRecord, Record
 from saltvirt.core.protocol import effects, moveprotocol, recoveryprotocol
 from saltvirt.core.protocol.moveprotocol import Source
 from saltvirt.core.salt import threads
@@ -222,9 +222,15 @@ def settle_order(cloud: Cloud, order: LockedRecord) -> None:
     """Settle the move that an interrupted command of this master left on record."""
     record = order.record
     if record is not None and record.phase == orders.MOVING:
-        facts = orders.read_move(record)
-        hosts = MoveHosts(source=facts.source, target=facts.target, begun=record.since_text)
-        settle(cloud, order, record.token, hosts, facts.uuid)
+        hosts, uuid = read_route(record)
+        settle(cloud, order, record.token, hosts, uuid)
+
+
+def read_route(record: Record) -> tuple[MoveHosts, str | None]:
+    """Return the hosts, and the VM's UUID if known, of this master's order of a move."""
+    facts = orders.read_move(record)
+    hosts = MoveHosts(source=facts.source, target=facts.target, begun=record.since_text)
+    return hosts, facts.uuid
 
 
 def settle_left(cloud: Cloud, host: str) -> None:

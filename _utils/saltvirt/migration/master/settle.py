@@ -111,9 +111,7 @@ def _collect_moves(
     # This master knows both hosts of its own moves; the hosts' records do not change that.
     for record in orders.list_moves(cloud.opts):
         if name in (None, record.name):
-            facts = orders.read_move(record)
-            hosts = MoveHosts(source=facts.source, target=facts.target, begun=record.since_text)
-            out.setdefault((record.name, record.token), (hosts, facts.uuid))
+            out.setdefault((record.name, record.token), recovery.read_route(record))
     own_moves, disputed = set(out), {}
     for host, vm, host_record in _read_host_records(answers, name):
         hosts = _move_hosts(answers, host, vm, host_record)
