@@ -84,7 +84,7 @@ def _read_migration_info(
 ) -> MigrationInfo:
     """Return what a VM consists of; raise MoveFailed if it cannot be moved."""
     info = survey.answers.get(source)
-    # A host of an older release answers only a separate request for it.
+    # The survey may lack it, as the VM may have come to the host since.
     migration_info: MigrationInfo | None = info and info.moving
     if migration_info is None:
         answer = act(cloud, source, "virt.migration_info", name)
