@@ -233,7 +233,6 @@ def _build_on_best_host(
         order=order,
         tries=hostbuild.tries(request, requirements, evaluations),
         report={"unasked": unasked_hosts, "others": similar_names, "images": images},
-        taking=hostbuild.taking(answers),
     )
     host = hostbuild.run_build(build, seeded_hosts)
     return _NewVm(host=host, is_seeded=host in seeded_hosts, warnings=build.warnings)

@@ -209,7 +209,6 @@ def host_info(
         stocks=hostresources.count_stocks(
             capabilities["nodes"], pools, vm_commitments.taken, coming_vms, settings.pool_ratio
         ),
-        takes_uuid=True,
     )
 
 

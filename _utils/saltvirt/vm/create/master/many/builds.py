@@ -152,7 +152,6 @@ class Builds:
                 "images": self._images.of(request.given),
                 **({"undoable": True} if self._call.whole else {}),
             },
-            taking=hostbuild.taking(self._picture.answers),
         )
         self.uuids[name] = build.uuid
         seeded = {host for host, info in self._picture.answers.items() if request.is_seeded(info)}
