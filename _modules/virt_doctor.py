@@ -14,7 +14,7 @@ from saltvirt.libvirt import connect
 
 bins = Later("saltvirt.storage.trash")
 facts = Later("saltvirt.checks.doctor.host.facts")
-mend = Later("saltvirt.checks.doctor.host.mend")
+localleftovers = Later("saltvirt.checks.doctor.host.localleftovers")
 putaway = Later("saltvirt.storage.putaway")
 sharing = Later("saltvirt.storage.sharing")
 
@@ -36,8 +36,8 @@ def doctor_facts(**kwargs):
     Return facts about this host, which ``salt-run virt.doctor`` judges.
 
     Returns ``{code, copies, vms, made_for, shared, files, busy, left, unreadable, moves,
-    trash_days, unreadable_trash}``: its VMs with their files, files of VMs that nothing here uses,
-    records, and leftovers that concern this host only, by check.
+    trash_days, unreadable_trash, foreign_virt}``: its VMs with their files, files of VMs that
+    nothing here uses, records, and leftovers that concern this host only, by check.
 
     CLI Example:
 
@@ -66,10 +66,10 @@ def doctor_mend(wanted, **kwargs):
 
         salt hyper1 virt.doctor_mend '{lock: []}'
     """
-    leftovers = wire.argument("wanted", dict[str, list[str]], wanted)
+    subjects_by_check = wire.argument("wanted", dict[str, list[str]], wanted)
     settings = _settings("virt.doctor_mend", kwargs)
     with connect.open_connection(settings, readonly=False) as conn:
-        return mend.mend(conn, settings, leftovers)
+        return localleftovers.mend(conn, settings, subjects_by_check)
 
 
 def trash(**kwargs):

@@ -29,6 +29,7 @@ WHY = {
     "salt-pip install /srv/wheels libvirt-python pycdlib pyroute2": INTERNET,
     "salt-pip install pygit2": INTERNET,
     "salt-pip uninstall saltext-virt": TAKES_APART,
+    "salt pip.uninstall": TAKES_APART,
     "salt-pip wheel .": INTERNET,
     "salt-run auth.mk_token": "the swarm's cells use a password",
     "salt-run jobs.active": LOOKS,

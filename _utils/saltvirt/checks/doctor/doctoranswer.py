@@ -68,16 +68,17 @@ class DoctorFacts:
     busy
         VMs with a record here.
     left
-        Leftovers that concern this host alone, by check: ``unfinished``, ``lock``, ``download``,
-        ``mark``, ``trash``, ``pool``, ``network-file``, ``firewall``.
+        Leftovers that concern this host alone, by check; see ``leftovers.KINDS``.
     unreadable
         Why records cannot be read, and other unknown facts, by their VMs and entries.
     unreadable_trash
-        Those of them that are entries of the trash; a host of an older release does not send it.
+        Those of them that are entries of the trash.
     moves
         Moves on record.
     trash_days
         Its ``virt:trash_days``.
+    foreign_virt
+        Distributions in its minion's Python with another module ``virt``.
     """
 
     code: str
@@ -92,3 +93,4 @@ class DoctorFacts:
     moves: list[MoveLeft]
     trash_days: Count
     unreadable_trash: list[str] = field(default_factory=list)
+    foreign_virt: list[str] = field(default_factory=list)

@@ -94,35 +94,31 @@ def findings(host: str, facts: ReleaseFacts) -> Iterator[Finding]:
     if holes:
         package = _package(facts, "libvirt")
         yield Finding(
-            check="libvirt-release",
-            where=host,
-            what=f"libvirt {facts.libvirt[:_WIDTH]}{f' ({package})' if package else ''} has known "
+            f"libvirt {facts.libvirt[:_WIDTH]}{f' ({package})' if package else ''} has known "
             "holes: " + ", ".join(f"{hole.cve} ({hole.what})" for hole in holes),
-            fix=_fix(host, facts, "libvirt-daemon"),
+            _fix(host, facts, "libvirt-daemon"),
+            check="libvirt-release",
         )
     package, fixed_version = _package(facts, "qemu"), _QEMU.get(_debian(facts), "")
     if package and fixed_version and is_older(package, fixed_version):
         yield Finding(
-            check="qemu-release",
-            where=host,
-            what=f"QEMU's package {package} is older than {fixed_version}, which mends known holes "
-            "that "
+            f"QEMU's package {package} is older than {fixed_version}, which mends known holes that "
             "guests can use",
-            fix=_fix(host, facts, "qemu-system-x86")
+            _fix(host, facts, "qemu-system-x86")
             + ", then stop and start its VMs, or move them away and back",
+            check="qemu-release",
         )
 
 
-def filters(host: str, facts: ReleaseFacts, vms: list[str]) -> Iterator[Finding]:
+def filters(facts: ReleaseFacts, vms: list[str]) -> Iterator[Finding]:
     """Yield a finding if network filters of a host's VMs have moments without effect."""
     if vms and is_older(facts.libvirt, _FILTERS_HOLD):
         yield Finding(
-            check="filter-window",
-            where=host,
-            what=f"libvirt {facts.libvirt[:_WIDTH]} makes the base of all network filters anew "
+            f"libvirt {facts.libvirt[:_WIDTH]} makes the base of all network filters anew "
             f"whenever a VM starts, and for that moment those of {_list_vms(vms)} do not hold",
-            fix=f"libvirt {_FILTERS_HOLD[:-2]} or later; until then do not rely on filters alone "
+            f"libvirt {_FILTERS_HOLD[:-2]} or later; until then do not rely on filters alone "
             "(docs/networking.md)",
+            check="filter-window",
         )
 
 

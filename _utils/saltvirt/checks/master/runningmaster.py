@@ -1,19 +1,16 @@
-"""Read the master's facts for the setup check: options, start time, served files, keys."""
+"""Read what the running master has: its start time, files of its file server, its pillars."""
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import salt.loader
-import salt.version
 from salt.exceptions import SaltException
 from salt.fileserver import Fileserver
 
-from saltvirt.cluster import candidates, membership
-from saltvirt.core.salt import compat
 from saltvirt.seeding.shared import minionpackages
 
 _PROC = Path("/proc")
@@ -44,64 +41,10 @@ class ServedFiles:
     has_image: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MasterFacts:
-    """
-    The facts of the master that are judged.
-
-    release
-        Salt's, such as ``3006.25``.
-    options
-        The master's configuration.
-    newer
-        Configuration files written after the running master started.
-    is_synced
-        Whether this library came by the file server, and not by pip.
-    has_pillar
-        Whether this project's external pillar for certificates is loaded.
-    root
-        The first folder of the file server, None if there is none.
-    accepted, waiting
-        Ids of accepted and of waiting keys.
-    named
-        Hosts that the caller has named; empty for all.
-    """
-
-    release: str
-    options: Mapping[str, Any]
-    members: membership.Members
-    newer: Sequence[str] = ()
-    is_synced: bool = True
-    served: ServedFiles = field(default_factory=ServedFiles)
-    has_pillar: bool = True
-    root: str | None = None
-    accepted: Sequence[str] = ()
-    waiting: Sequence[str] = ()
-    may_be: Mapping[str, candidates.Candidate] = field(default_factory=dict)
-    named: Sequence[str] = ()
-
-
-def read_facts(
-    opts: Mapping[str, Any], members: membership.Members, named_hosts: Sequence[str] = ()
-) -> MasterFacts:
-    """Return the facts of this master; create nothing, and ask no minion."""
-    key_store, library_path = compat.KeyStore(opts), Path(__file__).resolve()
+def find_newer_files(opts: Mapping[str, Any]) -> list[str]:
+    """Return the configuration files that were written after the running master started."""
     started_s = _read_start_s(Path(opts.get("pidfile") or "/nowhere"))
-    roots = (opts.get("file_roots") or {}).get(_ENV) or []
-    return MasterFacts(
-        release=salt.version.__version__,
-        options=opts,
-        members=members,
-        newer=[path for path in _files(opts) if started_s and _is_newer(path, started_s)],
-        is_synced=library_path.is_relative_to(Path(opts["extension_modules"]).resolve()),
-        served=_read_served(opts),
-        has_pillar=_has_pillar(opts),
-        root=str(roots[0]) if roots else None,
-        accepted=key_store.accepted(),
-        waiting=key_store.waiting(),
-        may_be=candidates.find_candidates(opts, members),
-        named=named_hosts,
-    )
+    return [path for path in _files(opts) if started_s and _is_newer(path, started_s)]
 
 
 def _read_start_s(pidfile: Path) -> float | None:
@@ -136,7 +79,8 @@ def _is_newer(path: str, started_s: float) -> bool:
         return False
 
 
-def _read_served(opts: Mapping[str, Any]) -> ServedFiles:
+def read_served(opts: Mapping[str, Any]) -> ServedFiles:
+    """Return which of the needed files the file server has."""
     try:
         # Files added a moment ago count, too.
         server = Fileserver({**opts, "fileserver_list_cache_time": 0})
@@ -151,6 +95,7 @@ def _read_served(opts: Mapping[str, Any]) -> ServedFiles:
     )
 
 
-def _has_pillar(opts: Mapping[str, Any]) -> bool:
+def has_pillar(opts: Mapping[str, Any]) -> bool:
+    """Return whether this project's external pillar for certificates is loaded."""
     pillars = salt.loader.pillars(dict(opts), {})
     return _PILLAR in pillars and _ARGUMENT in inspect.signature(pillars[_PILLAR]).parameters

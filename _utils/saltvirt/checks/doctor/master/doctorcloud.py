@@ -1,39 +1,20 @@
-"""Leftovers that ``virt.doctor`` names, and the facts that it judges."""
+"""What one look of ``virt.doctor`` at a cloud has found: the master's records, and hosts' facts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from saltvirt.checks.doctor.doctoranswer import DoctorFacts
+from saltvirt.checks.engine import CloudFacts, Host
 from saltvirt.core.findings import Finding
 
+FUN = "virt.doctor_facts"
 MEND = "salt-run virt.doctor fix=True"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover(Finding):
-    """
-    A leftover.
-
-    subject
-        A VM, a path or a pool.
-    does
-        What ``fix=True`` does; empty if the operator has to act.
-    """
-
-    subject: str
-    does: str = ""
-
-
-def fixable_leftover(check: str, where: str, subject: str, problem: str, action: str) -> Leftover:
-    """Return a leftover that ``fix=True`` mends."""
-    fix = f"{MEND}  # {action}"
-    return Leftover(check=check, where=where, subject=subject, what=problem, fix=fix, does=action)
-
-
-def manual_leftover(check: str, where: str, subject: str, problem: str, fix: str) -> Leftover:
-    """Return a leftover that the operator has to mend."""
-    return Leftover(check=check, where=where, subject=subject, what=problem, fix=fix)
+def fixable(subject: str, what: str, mend: str) -> Finding:
+    """Return the finding about a leftover that ``fix=True`` mends."""
+    return Finding(what, f"{MEND}  # {mend}", subject=subject, mend=mend)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +28,11 @@ class OrderLeft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MasterFacts:
+class MasterRecords:
     """
-    The facts of this master.
+    What this master has on record.
 
-    code, copies
+    code, copies, foreign_virt
         As in :class:`DoctorFacts`.
     now_s
         Its time, in seconds since 1970.
@@ -81,6 +62,7 @@ class MasterFacts:
 
     code: str = ""
     copies: list[str] = field(default_factory=list)
+    foreign_virt: list[str] = field(default_factory=list)
     now_s: float = 0.0
     at_work: frozenset[str] = frozenset()
     orders: list[OrderLeft] = field(default_factory=list)
@@ -96,23 +78,14 @@ class MasterFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloudFacts:
-    """
-    The facts of the master and of all hosts.
-
-    silent
-        ``{host: reason}`` of hosts without a usable answer.
-    """
-
-    master: MasterFacts
-    hosts: Mapping[str, DoctorFacts]
-    silent: Mapping[str, str] = field(default_factory=dict)
+class DoctorCloud(CloudFacts[MasterRecords, DoctorFacts]):
+    """What one look at a cloud has found, and what may need a file or a key."""
 
     @property
     def is_whole(self) -> bool:
         """Whether all hosts that may have a VM have answered."""
         # The master remembers the VMs of a host that is not allowed any more.
-        return not self.silent and set(self.master.hints) <= set(self.hosts)
+        return not self.failures and set(self.master.hints) <= set(self.hosts)
 
     @property
     def uuids(self) -> dict[str, set[str]]:
@@ -150,3 +123,6 @@ class CloudFacts:
     def is_all_told(self) -> bool:
         """Whether all hosts know all that they need on shared storage."""
         return not any(facts.unreadable for facts in self.hosts.values())
+
+
+DoctorHost = Host[DoctorCloud, DoctorFacts]
