@@ -36,8 +36,8 @@ def doctor_facts(**kwargs):
     Return facts about this host, which ``salt-run virt.doctor`` judges.
 
     Returns ``{code, copies, vms, made_for, shared, files, busy, left, unreadable, moves,
-    trash_days, unreadable_trash, foreign_virt}``: its VMs with their files, files of VMs that
-    nothing here uses, records, and leftovers that concern this host only, by check.
+    unreadable_trash, foreign_virt}``: its VMs with their files, files of VMs that nothing here
+    uses, records, and leftovers that concern this host only, by check.
 
     CLI Example:
 

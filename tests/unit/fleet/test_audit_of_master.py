@@ -13,7 +13,7 @@ from askedpillar import asked
 from auditkit import HOSTS, NOW
 from saltvirt.ca import ca
 from saltvirt.checks.audit.master import run
-from saltvirt.checks.audit.master.granted import find_grants
+from saltvirt.checks.audit.master.granted import describe_grants
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import minions
@@ -347,7 +347,7 @@ def test_what_only_looks_may_be_given_to_others():
     looks = ["test.ping", "virt.query", "network.interfaces", "state.show_top", "mine.get"]
     wheels = {"@wheel": ["key.list_all", "key.finger"], "@runner": ["manage.status", "jobs.*"]}
 
-    assert list(find_grants(["virt.vm_state", {"*": looks}, wheels, "@jobs", 7, "("])) == []
+    assert (describe_grants(["virt.vm_state", {"*": looks}, wheels, "@jobs", 7, "("])) == []
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def doctored(**more):
     """Return a look at a cloud of one host."""
     empty = {
         **{"code": "1", "copies": ["/a"], "vms": {}, "made_for": [], "shared": [], "files": []},
-        **{"busy": [], "left": {}, "unreadable": {}, "moves": [], "trash_days": 0},
+        **{"busy": [], "left": {}, "unreadable": {}, "moves": []},
     }
     master = MasterRecords(code="1", copies=["/a"], authorized={NAME: ("h1", -1)}, now_s=0)
     return DoctorCloud(master=master, hosts={"h1": DoctorFacts(**{**empty, **more})})

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from saltvirt.placement.answers import Amount, Count
+from saltvirt.placement.answers import Amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,6 @@ class LooseFile:
     path: str
     vm: str
     uuid: str
-    bytes: Count
     quiet_s: Amount
     is_shared: bool
 
@@ -75,8 +74,6 @@ class DoctorFacts:
         Those of them that are entries of the trash.
     moves
         Moves on record.
-    trash_days
-        Its ``virt:trash_days``.
     foreign_virt
         Distributions in its minion's Python with another module ``virt``.
     """
@@ -91,6 +88,5 @@ class DoctorFacts:
     left: dict[str, list[str]]
     unreadable: dict[str, str]
     moves: list[MoveLeft]
-    trash_days: Count
     unreadable_trash: list[str] = field(default_factory=list)
     foreign_virt: list[str] = field(default_factory=list)

@@ -39,21 +39,10 @@ _CONF, _PROC = Path("/etc/libvirt"), Path("/proc/net")
 _PLAIN_PORT = 16509
 # The settings of qemu.conf about access to QEMU that the master judges.
 _QEMU_KEYS = (
-    "default_tls_x509_verify",
-    "migrate_tls_force",
-    "migrate_tls_x509_verify",
-    "backup_tls_x509_verify",
-    "vnc_listen",
-    "vnc_password",
-    "vnc_tls",
-    "vnc_tls_x509_verify",
-    "spice_listen",
-    "spice_password",
-    "chardev_tls",
-    "chardev_tls_x509_verify",
-    "user",
-    "security_driver",
-)
+    "default_tls_x509_verify migrate_tls_force migrate_tls_x509_verify backup_tls_x509_verify "
+    "vnc_listen vnc_password vnc_tls vnc_tls_x509_verify spice_listen spice_password "
+    "chardev_tls chardev_tls_x509_verify user security_driver"
+).split()
 _USES = ("libvirt", "qemu", "vnc")
 _SECRET = ("vnc_password", "spice_password")
 # The state of a listening socket in /proc/net/tcp.

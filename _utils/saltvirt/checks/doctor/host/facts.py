@@ -41,7 +41,6 @@ def read_host_facts(conn: Any, opts: Mapping[str, Any], settings: HostSettings) 
         unreadable=unreadable_reasons,
         unreadable_trash=sorted(trash_reasons.keys() - vm_reasons.keys()),
         moves=moves,
-        trash_days=settings.trash_days,
         foreign_virt=installed.find_foreign_virt(),
     )
 

@@ -37,7 +37,7 @@ class _Handler:
     What this host does about one kind of leftover.
 
     subjects
-        Yields what is left over.
+        Returns what is left over. Defaults to nothing: the master finds it among the unused files.
     mend
         Mends those among the given subjects that are still left over, and returns what was done;
         None if an operator has to decide, or with ``is_settled``.
@@ -45,7 +45,7 @@ class _Handler:
         Whether ``unfinished.settle`` mends it, as every virt.init and virt.purge does first.
     """
 
-    subjects: Callable[[Any, HostSettings], Iterable[object]]
+    subjects: Callable[[Any, HostSettings], Iterable[object]] = lambda _conn, _settings: ()
     mend: Callable[[Any, HostSettings, set[str]], list[str]] | None = None
     is_settled: bool = False
 
@@ -113,13 +113,9 @@ def _find_unfinished(_conn: Any, settings: HostSettings) -> Iterator[str]:
     yield from (name for name in names if name not in broken_records)
 
 
-def _find_locks(_conn: Any, settings: HostSettings) -> Iterator[object]:
-    for folder in unfinished.lock_folders(settings):
-        yield from locks.find_dead(folder)
-
-
-def _find_downloads(_conn: Any, settings: HostSettings) -> Iterable[object]:
-    return removal.find_abandoned(settings)
+def _each(find: Callable[[Any], Iterable[Path]], folders: Iterable[Any]) -> Iterator[Path]:
+    for folder in folders:
+        yield from find(folder)
 
 
 def _own_folders(conn: Any, settings: HostSettings) -> Iterator[Path]:
@@ -176,11 +172,6 @@ def _end_pools(conn: Any, settings: HostSettings, pool_names: set[str]) -> list[
     return [f"pool {pool}: ended" for pool in sorted(open_before - open_after)]
 
 
-def _find_network_files(_conn: Any, _settings: HostSettings) -> Iterator[object]:
-    for folder in NETWORK_FOLDERS:
-        yield from files.find_abandoned(folder)
-
-
 def _remove_network_files(_conn: Any, _settings: HostSettings, paths: set[str]) -> list[str]:
     outcomes = []
     for folder in sorted({str(Path(path).parent) for path in paths} & {*map(str, NETWORK_FOLDERS)}):
@@ -211,11 +202,6 @@ def _loaded_rules() -> dict[str, set[str]]:
     }
 
 
-def _find_no_tokens(_conn: Any, _settings: HostSettings) -> Iterable[object]:
-    """Yield nothing: a token is among the unused files, as the master knows what needs it."""
-    return ()
-
-
 def _remove_tokens(_conn: Any, settings: HostSettings, paths: set[str]) -> list[str]:
     """Remove tokens that are older than any authorization lasts."""
     outcomes = []
@@ -230,12 +216,17 @@ def _remove_tokens(_conn: Any, settings: HostSettings, paths: set[str]) -> list[
 # By check, in the order of mending; the texts are in ../leftovers.py.
 _HANDLERS: Mapping[str, _Handler] = {
     "unfinished": _Handler(_find_unfinished, is_settled=True),
-    "lock": _Handler(_find_locks, is_settled=True),
-    "download": _Handler(_find_downloads, is_settled=True),
-    "token": _Handler(_find_no_tokens, _remove_tokens),
+    "lock": _Handler(
+        lambda _conn, settings: _each(locks.find_dead, unfinished.lock_folders(settings)),
+        is_settled=True,
+    ),
+    "download": _Handler(lambda _conn, settings: removal.find_abandoned(settings), is_settled=True),
+    "token": _Handler(mend=_remove_tokens),
     "mark": _Handler(_find_marks, _remove_marks),
     "trash": _Handler(_find_trash),
     "pool": _Handler(peer.find_open_pools, _end_pools),
-    "network-file": _Handler(_find_network_files, _remove_network_files),
+    "network-file": _Handler(
+        lambda _conn, _settings: _each(files.find_abandoned, NETWORK_FOLDERS), _remove_network_files
+    ),
     "firewall": _Handler(_find_firewalls),
 }

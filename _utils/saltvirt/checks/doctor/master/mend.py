@@ -99,19 +99,17 @@ def _settle_order(cloud: Cloud, name: str, _now: datetime) -> str:
         return outcome or "settled"
 
 
+def _revoke_certificates(cloud: Cloud, host: str, now: datetime) -> str:
+    return f"revoked {', '.join(allowing.disallow(cloud.opts, [host], now)['revoked'])}"
+
+
 def _settle_move(cloud: Cloud, name: str, _now: datetime) -> str:
-    outcomes = settle.settle_all(cloud, name)["settled"]
-    return str(outcomes.get(name, "settled"))
+    return str(settle.settle_all(cloud, name)["settled"].get(name, "settled"))
 
 
 def _revoke_authorization(cloud: Cloud, name: str, _now: datetime) -> str:
     authorization.revoke(cloud, name)
     return "revoked"
-
-
-def _revoke_certificates(cloud: Cloud, host: str, now: datetime) -> str:
-    revoked_serials = allowing.disallow(cloud.opts, [host], now)["revoked"]
-    return f"revoked {', '.join(revoked_serials)}"
 
 
 def _remove_locks(cloud: Cloud, _path: str, _now: datetime) -> str:
