@@ -179,7 +179,7 @@ def unchecked(host: str, reason: str, fun: str, consequence: str = "") -> Findin
     name = shlex.quote(host)
     return Finding(
         f"it could not be checked: {reason}{consequence and f'; {consequence}'}",
-        f"see what it says: salt {name} {fun}; if it is unresponsive, on {host}: systemctl restart "
+        f"see its answer: salt {name} {fun}; if it is unresponsive, on {host}: systemctl restart "
         f"salt-minion; if its code is old: {sync_command(host)}",
         check="not-checked",
         where=host,

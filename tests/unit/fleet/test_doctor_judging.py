@@ -58,7 +58,7 @@ def found(seen):
 
 def noting(**more):
     """Return a master that has accepted a key for VM gone1."""
-    given = {"noted": {"gone1": "K"}, "keys": {"gone1": ("accepted", "K")}, **more}
+    given = {"recorded_keys": {"gone1": "K"}, "present_keys": {"gone1": ("accepted", "K")}, **more}
     return MasterRecords(code="1", copies=["/a"], **given)
 
 
@@ -87,14 +87,14 @@ NEW = SeenVm(uuid="u-new", files=["/srv/other.qcow2"])
         ({"hyper2": facts(vms={"new1": VM}, made_for=["gone1"])}, {}, {"disk", "key"}),
         # It was made anew, with the disk that was detached meanwhile.
         ({"hyper2": facts(vms={"gone1": NEW})}, {}, {"disk", "key"}),
-        ({}, {"hints": {"hyper9": ["other1"]}}, {"disk", "key"}),
+        ({}, {"last_seen_vms": {"hyper9": ["other1"]}}, {"disk", "key"}),
         ({}, {"orders": [OrderLeft(name="gone1", phase="keyed", since="")]}, {"disk", "key"}),
-        ({}, {"at_work": frozenset({"gone1"})}, {"disk", "key"}),
-        ({}, {"answering": frozenset({"gone1"})}, {"key"}),
-        ({}, {"authorized": {"gone1": ("hyper1", 99)}}, {"key"}),
-        ({}, {"allowed": frozenset({"gone1"})}, {"key"}),
-        ({}, {"keys": {"gone1": ("accepted", "another")}}, {"key"}),
-        ({}, {"keys": {"gone1": (None, None)}}, {"key"}),
+        ({}, {"busy_vms": frozenset({"gone1"})}, {"disk", "key"}),
+        ({}, {"answering_minions": frozenset({"gone1"})}, {"key"}),
+        ({}, {"authorizations": {"gone1": ("hyper1", 99)}}, {"key"}),
+        ({}, {"allowed_ids": frozenset({"gone1"})}, {"key"}),
+        ({}, {"present_keys": {"gone1": ("accepted", "another")}}, {"key"}),
+        ({}, {"present_keys": {"gone1": (None, None)}}, {"key"}),
     ],
 )
 def test_what_is_needed_stays(hosts, master, kept):
@@ -167,7 +167,7 @@ def test_a_file_is_only_named_as_no_record_says_that_it_was_given_up(kind):
 def test_a_token_is_found_when_no_authorization_can_be_for_it():
     old, new = loose("token", "/t/a", "a", ""), loose("token", "/t/b", "b", "", quiet_s=86399.0)
     owned = loose("token", "/t/c", "c", "")
-    master = MasterRecords(code="1", copies=[], authorized={"c": ("hyper1", 99)})
+    master = MasterRecords(code="1", copies=[], authorizations={"c": ("hyper1", 99)})
 
     seen = cloud(master, hyper1=facts(files=[old, new, owned]))
 
@@ -182,7 +182,7 @@ def test_a_move_is_half_when_nobody_is_at_it_and_is_said_once():
     assert found(half) == [("half-move", "hyper1", "a")]
     at_it = replace(coming, is_live=True)
     assert found(cloud(hyper1=facts(moves=[leaving]), hyper2=facts(moves=[at_it]))) == []
-    ordered = MasterRecords(code="1", copies=[], at_work=frozenset({"a"}))
+    ordered = MasterRecords(code="1", copies=[], busy_vms=frozenset({"a"}))
     assert found(cloud(ordered, hyper1=facts(moves=[leaving]))) == []
 
 
@@ -200,9 +200,13 @@ def test_of_a_move_whose_other_host_is_silent_it_is_not_said_that_nobody_is_at_i
 
 
 def test_certificates_of_a_host_that_is_gone_are_found_and_revoked_only_if_it_is_shut_out():
-    known = {"code": "1", "copies": [], "certified": frozenset({"hyper1", "hyper8", "hyper9"})}
+    known = {
+        "code": "1",
+        "copies": [],
+        "certified_hosts": frozenset({"hyper1", "hyper8", "hyper9"}),
+    }
     master = MasterRecords(
-        **known, accepted=frozenset({"hyper1"}), allowed=frozenset({"hyper1", "hyper8"})
+        **known, accepted_ids=frozenset({"hyper1"}), allowed_ids=frozenset({"hyper1", "hyper8"})
     )
 
     said = list(OF_MASTER.judge(cloud(master)))
@@ -214,7 +218,7 @@ def test_certificates_of_a_host_that_is_gone_are_found_and_revoked_only_if_it_is
     ("state", "expected"), [(None, 1), ("pending", 1), ("rejected", 0), ("accepted", 0)]
 )
 def test_a_vm_whose_key_is_gone_is_found_unless_somebody_has_rejected_it(state, expected):
-    seen = cloud(noting(keys={"gone1": (state, "K")}), hyper2=facts(vms={"gone1": VM}))
+    seen = cloud(noting(present_keys={"gone1": (state, "K")}), hyper2=facts(vms={"gone1": VM}))
 
     assert len(found(seen)) == expected
 
@@ -317,10 +321,10 @@ class Truth:
         master = MasterRecords(
             code="1",
             copies=[],
-            noted=self.noted,
-            keys={name: ("accepted", name) for name in self.noted},
+            recorded_keys=self.noted,
+            present_keys={name: ("accepted", name) for name in self.noted},
             # A host that is away tells nothing, and may have more than anybody remembers.
-            hints={host: self.hints.get(host, []) for host in away},
+            last_seen_vms={host: self.hints.get(host, []) for host in away},
         )
         return DoctorCloud(
             master=master,

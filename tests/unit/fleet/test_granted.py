@@ -60,7 +60,7 @@ def test_each_grant_is_named_with_what_it_gives():
     grants = ["virt.purge", "cmd.run", "file.line", "ours.report", ".*", {"@wheel": "key.accept"}]
 
     assert describe_grants([*grants, "test.ping"]) == [
-        ".* (does whatever it is told)",
+        ".* (calls functions of several modules)",
         "@wheel: key.accept (accepts or deletes the keys of minions)",
         "cmd.run (runs any program)",
         "file.line (reads or writes any file)",

@@ -26,7 +26,7 @@ def doctored(**more):
         **{"code": "1", "copies": ["/a"], "vms": {}, "made_for": [], "shared": [], "files": []},
         **{"busy": [], "left": {}, "unreadable": {}, "moves": []},
     }
-    master = MasterRecords(code="1", copies=["/a"], authorized={NAME: ("h1", -1)}, now_s=0)
+    master = MasterRecords(code="1", copies=["/a"], authorizations={NAME: ("h1", -1)}, now_s=0)
     return DoctorCloud(master=master, hosts={"h1": DoctorFacts(**{**empty, **more})})
 
 

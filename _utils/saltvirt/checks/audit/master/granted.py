@@ -133,4 +133,4 @@ def _describe_expression(expression: str, functions: _Functions, module: str = "
         return None if matches else _UNKNOWN
     modules = {module} if module else {name.partition(".")[0] for name in changing_names}
     permissions = {saltlooks.GIVES.get(module_name, _UNKNOWN) for module_name in modules}
-    return permissions.pop() if len(permissions) == 1 else "does whatever it is told"
+    return permissions.pop() if len(permissions) == 1 else "calls functions of several modules"

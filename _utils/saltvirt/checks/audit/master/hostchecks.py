@@ -202,7 +202,7 @@ def _options(host: AuditHost) -> Iterator[Finding]:
     if host.facts.compat:
         yield Finding(
             f"virt:compat is {host.facts.compat}: displays, and consoles over TCP, of new VMs "
-            "listen on all addresses unless a call says where",
+            "listen on all addresses unless a call names one",
             f"take virt:compat out of {option_places}",
             check="compat",
         )

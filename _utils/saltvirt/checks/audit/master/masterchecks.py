@@ -33,8 +33,12 @@ _OPTIONS: tuple[tuple[str, bool, str], ...] = (
     ("permissive_pki_access", False, "the master's group may read its keys"),
     ("file_recv", False, "any minion may write files on the master"),
     ("sign_pub_messages", True, "minions cannot tell the master's orders from others'"),
-    ("minion_data_cache", True, "a VM's minion cannot be told from another guest in its name"),
-    ("rotate_aes_key", True, "a deleted minion goes on reading what all are told"),
+    (
+        "minion_data_cache",
+        True,
+        "the master cannot tell a VM's minion from a guest that uses its name",
+    ),
+    ("rotate_aes_key", True, "a deleted minion can still read what the master sends to all"),
 )
 # By kind of a cell's fault; faults of options are among the wrong options.
 _CELL_CHECKS = {
@@ -79,7 +83,8 @@ def _auth_version(cloud: AuditCloud) -> Iterator[Finding]:
     is_proved = isinstance(version, int) and version >= 3
     if is_since(facts.release, _PROOF) and not is_proved:
         yield Finding(
-            f"minimum_auth_version is {version!r}: minions that do not prove their id are heard",
+            f"minimum_auth_version is {version!r}: the master accepts minions that do not "
+            "prove their id",
             "once all minions have 3006.17, 3007.9, 3008 or later: minimum_auth_version: 3 "
             + _CONFIG,
         )
@@ -90,7 +95,7 @@ def _zmq_filtering(cloud: AuditCloud) -> Iterator[Finding]:
     options = cloud.master.options
     if not options.get("zmq_filtering") and options.get("transport") in (None, "zeromq"):
         yield Finding(
-            "zmq_filtering is off: every minion is sent what is meant for others",
+            "zmq_filtering is off: every minion gets what is meant for others",
             f"zmq_filtering: True {_CONFIG}",
         )
 
@@ -146,7 +151,7 @@ def _autosign(cloud: AuditCloud) -> Iterator[Finding]:
             )
     if facts.autosign_grains:
         yield Finding(
-            "autosign_grains_dir: keys are accepted by grains, which any minion can say",
+            "autosign_grains_dir: keys are accepted by grains, which any minion can claim",
             f"take autosign_grains_dir out {_CONFIG}",
         )
 
@@ -202,7 +207,7 @@ def _files(cloud: AuditCloud) -> Iterator[Finding]:
         if excess_mode:
             access = "read" if excess_mode & 0o044 else "write"
             yield Finding(
-                f"others than {facts.user} can {access} {file.path} (mode {file.mode:04o})",
+                f"users other than {facts.user} can {access} {file.path} (mode {file.mode:04o})",
                 f"chmod {'go=' if file.is_key else 'go-w'} {path}"
                 + ("; then salt-run virt_pki.rotate_ca" if excess_mode & 0o044 else ""),
                 check=check,

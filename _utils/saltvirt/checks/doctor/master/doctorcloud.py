@@ -36,27 +36,27 @@ class MasterRecords:
         As in :class:`DoctorFacts`.
     now_s
         Its time, in seconds since 1970.
-    at_work
+    busy_vms
         VMs that a running command of this master works on.
     orders
         Orders that no command holds.
     locks
         Lock files of orders that no command holds.
-    noted
+    recorded_keys
         Keys on record as accepted for VMs, by id.
-    keys
+    present_keys
         ``(state, key)`` that the master has now for these ids.
-    authorized
+    authorizations
         Unused authorizations: ``{VM: (host, until)}``.
-    certified
+    certified_hosts
         Hosts with valid certificates.
-    accepted
+    accepted_ids
         Ids of all accepted minions.
-    allowed
+    allowed_ids
         Ids among all these that are allowed as hosts.
-    hints
+    last_seen_vms
         VMs last seen on hosts that are not gone for good: ``{host: VMs}``.
-    answering
+    answering_minions
         Minions of VMs that answer, if nothing else seems to need their keys.
     """
 
@@ -64,17 +64,17 @@ class MasterRecords:
     copies: list[str] = field(default_factory=list)
     foreign_virt: list[str] = field(default_factory=list)
     now_s: float = 0.0
-    at_work: frozenset[str] = frozenset()
+    busy_vms: frozenset[str] = frozenset()
     orders: list[OrderLeft] = field(default_factory=list)
     locks: list[str] = field(default_factory=list)
-    noted: Mapping[str, str] = field(default_factory=dict)
-    keys: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
-    authorized: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    certified: frozenset[str] = frozenset()
-    accepted: frozenset[str] = frozenset()
-    allowed: frozenset[str] = frozenset()
-    hints: Mapping[str, list[str]] = field(default_factory=dict)
-    answering: frozenset[str] = frozenset()
+    recorded_keys: Mapping[str, str] = field(default_factory=dict)
+    present_keys: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    authorizations: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    certified_hosts: frozenset[str] = frozenset()
+    accepted_ids: frozenset[str] = frozenset()
+    allowed_ids: frozenset[str] = frozenset()
+    last_seen_vms: Mapping[str, list[str]] = field(default_factory=dict)
+    answering_minions: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class DoctorCloud(CloudFacts[MasterRecords, DoctorFacts]):
     def is_whole(self) -> bool:
         """Whether all hosts that may have a VM have answered."""
         # The master remembers the VMs of a host that is not allowed any more.
-        return not self.failures and set(self.master.hints) <= set(self.hosts)
+        return not self.failures and set(self.master.last_seen_vms) <= set(self.hosts)
 
     @property
     def uuids(self) -> dict[str, set[str]]:
@@ -101,14 +101,16 @@ class DoctorCloud(CloudFacts[MasterRecords, DoctorFacts]):
         """Names of VMs anywhere, now or when their disks were made."""
         vm_names = {name for facts in self.hosts.values() for name in (*facts.vms, *facts.made_for)}
         # The answer of a host replaces the VMs last seen there.
-        unanswered_hosts = set(self.master.hints) - set(self.hosts)
-        return vm_names | {name for host in unanswered_hosts for name in self.master.hints[host]}
+        unanswered_hosts = set(self.master.last_seen_vms) - set(self.hosts)
+        return vm_names | {
+            name for host in unanswered_hosts for name in self.master.last_seen_vms[host]
+        }
 
     @property
     def busy(self) -> set[str]:
         """VMs with a record on this master or on a host."""
         vm_names = {name for facts in self.hosts.values() for name in facts.busy}
-        return vm_names | {order.name for order in self.master.orders} | self.master.at_work
+        return vm_names | {order.name for order in self.master.orders} | self.master.busy_vms
 
     @property
     def shared(self) -> set[str]:
@@ -120,7 +122,7 @@ class DoctorCloud(CloudFacts[MasterRecords, DoctorFacts]):
         return {Path(path).name for facts in self.hosts.values() for path in facts.shared}
 
     @property
-    def is_all_told(self) -> bool:
+    def are_shared_files_known(self) -> bool:
         """Whether all hosts know all that they need on shared storage."""
         return not any(facts.unreadable for facts in self.hosts.values())
 

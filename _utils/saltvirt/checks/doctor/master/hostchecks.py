@@ -67,7 +67,7 @@ def _records(host: DoctorHost) -> Iterator[Finding]:
         owner = f"entry {name!r} of the trash" if is_trash_entry else f"VM {name}"
         yield Finding(
             f"not all is known of {owner}, so no file there is judged: {reason}",
-            f"on {host.name}: do what that says",
+            f"on {host.name}: follow that reason",
             subject=name,
         )
 
@@ -76,7 +76,7 @@ def _records(host: DoctorHost) -> Iterator[Finding]:
 def _moves(host: DoctorHost) -> Iterator[Finding]:
     """Yield moves that no command works on; the source yields a move that both hosts record."""
     moves = [move for facts in host.cloud.hosts.values() for move in facts.moves]
-    live_vms = {move.name for move in moves if move.is_live} | host.cloud.master.at_work
+    live_vms = {move.name for move in moves if move.is_live} | host.cloud.master.busy_vms
     departing_vms = {move.name for move in moves if move.purpose == "departure"}
     # An unresponsive host may be working on the move.
     idle_text = "no host that answers" if host.cloud.failures else "no command"
@@ -96,11 +96,11 @@ def is_needed(file: LooseFile, cloud: DoctorCloud) -> bool:
     if not cloud.is_whole or file.vm in cloud.busy:
         return True
     if file.kind == "token":
-        return file.quiet_s < TOKEN_S or file.vm in cloud.master.authorized
+        return file.quiet_s < TOKEN_S or file.vm in cloud.master.authorizations
     # Even a local file: other hosts may use it over the network.
     if file.quiet_s < QUIET_S or Path(file.path).name in cloud.shared:
         return True
-    if file.is_shared and not cloud.is_all_told:
+    if file.is_shared and not cloud.are_shared_files_known:
         return True
     vm_files = cloud.uuids.get(file.uuid)
     if vm_files is None:

@@ -60,18 +60,18 @@ def is_key_needed(name: str, cloud: DoctorCloud) -> bool:
     master = cloud.master
     return (
         not cloud.is_whole
-        or master.keys.get(name) != ("accepted", master.noted.get(name))
+        or master.present_keys.get(name) != ("accepted", master.recorded_keys.get(name))
         or name in cloud.names
         or name in cloud.busy
-        or name in master.authorized
-        or name in master.allowed
-        or name in master.answering
+        or name in master.authorizations
+        or name in master.allowed_ids
+        or name in master.answering_minions
     )
 
 
 @CHECKS.cloud("key")
 def _keys(cloud: DoctorCloud) -> Iterator[Finding]:
-    for name in sorted(cloud.master.noted):
+    for name in sorted(cloud.master.recorded_keys):
         if not is_key_needed(name, cloud):
             yield Finding(
                 f"the key of VM {name} is accepted, and no host has such a VM",
@@ -83,8 +83,8 @@ def _keys(cloud: DoctorCloud) -> Iterator[Finding]:
 @CHECKS.cloud("vm-without-key")
 def _missing_keys(cloud: DoctorCloud) -> Iterator[Finding]:
     hosts_by_vm = {name: host for host, facts in cloud.hosts.items() for name in facts.vms}
-    for name in sorted(hosts_by_vm.keys() & cloud.master.noted.keys()):
-        state, _public_key = cloud.master.keys.get(name, (None, None))
+    for name in sorted(hosts_by_vm.keys() & cloud.master.recorded_keys.keys()):
+        state, _public_key = cloud.master.present_keys.get(name, (None, None))
         # A rejected key is an operator's decision.
         if state in (None, "pending") and name not in cloud.busy:
             vm = shlex.quote(name)
@@ -100,11 +100,11 @@ def _missing_keys(cloud: DoctorCloud) -> Iterator[Finding]:
 
 @CHECKS.cloud("authorization")
 def _authorizations(cloud: DoctorCloud) -> Iterator[Finding]:
-    for name, (host, until) in sorted(cloud.master.authorized.items()):
+    for name, (host, until) in sorted(cloud.master.authorizations.items()):
         if until < cloud.master.now_s:
             yield fixable(
                 name,
-                f"{host} was authorized to submit a key of VM {name}, and never did in time",
+                f"{host} was authorized to submit a key of VM {name}, and did not do so in time",
                 f"salt-run virt.unauthorize {shlex.quote(name)}",
             )
 
@@ -112,10 +112,10 @@ def _authorizations(cloud: DoctorCloud) -> Iterator[Finding]:
 @CHECKS.cloud("certificate")
 def _certificates(cloud: DoctorCloud) -> Iterator[Finding]:
     master = cloud.master
-    for host in sorted(master.certified - master.accepted):
+    for host in sorted(master.certified_hosts - master.accepted_ids):
         what = f"{host} has certificates that are valid, and is not a minion of this master"
         command = f"salt-run virt.disallow {shlex.quote(host)}"
-        mend = "" if host in master.allowed else f"{command}: revokes them"
+        mend = "" if host in master.allowed_ids else f"{command}: revokes them"
         # An allowed host may come back with a new key.
         fix = f"{command}, if it does not come back"
         finding = fixable(host, what, mend) if mend else Finding(what, fix, subject=host)
@@ -132,12 +132,12 @@ def _unchecked_hosts(cloud: DoctorCloud) -> Iterator[Finding]:
 
 @CHECKS.cloud("not-checked")
 def _remembered_hosts(cloud: DoctorCloud) -> Iterator[Finding]:
-    for host, names in sorted(cloud.master.hints.items()):
+    for host, names in sorted(cloud.master.last_seen_vms.items()):
         if host not in cloud.hosts and host not in cloud.failures:
             name = shlex.quote(host)
             yield Finding(
-                f"it is not asked any more, and had VMs ({join_some(names, 5)}): no file and no "
-                "key is judged",
+                f"this master does not ask it any more, and it had VMs ({join_some(names, 5)}): "
+                "no file and no key is judged",
                 f"allow it again: salt-run virt.allow {name}; if it is gone for good: salt-run "
                 f"virt.disallow {name}; salt-key -d {name}",
                 where=host,

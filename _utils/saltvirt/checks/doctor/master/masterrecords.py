@@ -45,20 +45,20 @@ def read_records(cloud: Cloud, hosts: Collection[str], now: datetime) -> MasterR
         copies=installed.find_copies(opts),
         foreign_virt=installed.find_foreign_virt(),
         now_s=now.timestamp(),
-        at_work=find_busy_vms(opts),
+        busy_vms=find_busy_vms(opts),
         orders=list(_orders(folder)),
         locks=[str(path) for path in locks.find_dead(folder / orders.PURPOSE)],
-        noted=noted_keys,
-        keys={name: _read_key(store, name) for name in noted_keys},
-        authorized=authorization.list_unused(opts),
-        certified=frozenset(certified_hosts),
-        accepted=accepted_ids,
-        allowed=frozenset(
+        recorded_keys=noted_keys,
+        present_keys={name: _read_key(store, name) for name in noted_keys},
+        authorizations=authorization.list_unused(opts),
+        certified_hosts=frozenset(certified_hosts),
+        accepted_ids=accepted_ids,
+        allowed_ids=frozenset(
             minion_id
             for minion_id in {*accepted_ids, *certified_hosts, *noted_keys}
             if members.has(minion_id)
         ),
-        hints=vms_by_host,
+        last_seen_vms=vms_by_host,
     )
 
 

@@ -103,8 +103,10 @@ def _read_cloud(cloud: Cloud, now: datetime) -> DoctorCloud:
     busy_vms = masterrecords.find_busy_vms(cloud.opts)
     answers = ask_hosts(cloud, inventory.allowed_hosts(cloud), FUN, reader(FUN, DoctorFacts))
     master = masterrecords.read_records(cloud, list(answers.hosts), now)
-    master = replace(master, at_work=busy_vms | master.at_work)
+    master = replace(master, busy_vms=busy_vms | master.busy_vms)
     look = DoctorCloud(master=master, hosts=answers.hosts, failures=answers.failures)
-    unneeded_keys = [name for name in master.noted if not masterchecks.is_key_needed(name, look)]
+    unneeded_keys = [
+        name for name in master.recorded_keys if not masterchecks.is_key_needed(name, look)
+    ]
     answering_minions = masterrecords.find_answering_minions(cloud, unneeded_keys)
-    return replace(look, master=replace(master, answering=answering_minions))
+    return replace(look, master=replace(master, answering_minions=answering_minions))

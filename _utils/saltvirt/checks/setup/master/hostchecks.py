@@ -107,7 +107,7 @@ def _libvirt(host: SetupHost) -> Iterator[Finding]:
     elif host.facts.why_not is not None:
         yield Finding(
             host.facts.why_not,
-            f"see what libvirt says: salt {host.quoted} cmd.run 'journalctl -n 20 -u libvirtd -u "
+            f"see libvirt's log: salt {host.quoted} cmd.run 'journalctl -n 20 -u libvirtd -u "
             "virtqemud'",
         )
 

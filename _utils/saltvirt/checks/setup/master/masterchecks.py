@@ -62,7 +62,7 @@ def _served(cloud: SetupCloud) -> Iterator[Finding]:
     served_files = cloud.master.served_files
     if served_files.error is not None:
         yield Finding(
-            f"the file server does not say what it has: {served_files.error}",
+            f"the file server cannot list its files: {served_files.error}",
             f"mend fileserver_backend in {cloud.master.options.get('conf_file')}, then {_RESTART}",
         )
 
