@@ -45,7 +45,9 @@ def test_included_files_of_the_configuration_count(setup):
     (setup.folder / "elsewhere.conf").write_text("")
     setup.opts["include"] = str(setup.folder / "else*.conf")
 
-    assert [Path(one).name for one in runningmaster._files(setup.opts)] == [
+    setup.monkeypatch.setattr(runningmaster, "_read_start_s", lambda _path: 1.0)
+
+    assert [Path(one).name for one in runningmaster.find_newer_files(setup.opts)] == [
         *("master", "virt.conf", "elsewhere.conf")
     ]
 

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import salt.loader
 from salt.exceptions import SaltException
 from salt.fileserver import Fileserver
 
+from saltvirt.core.options import saltfiles
 from saltvirt.seeding.shared import minionpackages
 
 _PROC = Path("/proc")
@@ -44,7 +45,8 @@ class ServedFiles:
 def find_newer_files(opts: Mapping[str, Any]) -> list[str]:
     """Return the configuration files that were written after the running master started."""
     started_s = _read_start_s(Path(opts.get("pidfile") or "/nowhere"))
-    return [path for path in _files(opts) if started_s and _is_newer(path, started_s)]
+    paths = saltfiles.config_paths(opts) if started_s else []
+    return [str(path) for path in paths if started_s and _is_newer(path, started_s)]
 
 
 def _read_start_s(pidfile: Path) -> float | None:
@@ -62,19 +64,9 @@ def _read_start_s(pidfile: Path) -> float | None:
     return boot_s + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _files(opts: Mapping[str, Any]) -> Iterator[str]:
-    main_path = Path(opts.get("conf_file") or "/nowhere")
-    yield str(main_path)
-    include_option = opts.get("include") or []
-    include_patterns = [include_option] if isinstance(include_option, str) else include_option
-    for pattern in (opts.get("default_include") or "", *include_patterns):
-        relative_pattern = str(main_path.parent / pattern).lstrip("/")
-        yield from sorted(map(str, Path("/").glob(relative_pattern))) if pattern else ()
-
-
-def _is_newer(path: str, started_s: float) -> bool:
+def _is_newer(path: Path, started_s: float) -> bool:
     try:
-        return Path(path).is_file() and os.stat(path).st_mtime > started_s + _ROUNDED_S
+        return path.is_file() and path.stat().st_mtime > started_s + _ROUNDED_S
     except OSError:
         return False
 
