@@ -1,5 +1,7 @@
 """Read the files of this master's CAs: their modes, ends, and what does not belong there."""
 
+import contextlib
+import itertools
 import os
 import pwd
 import stat
@@ -45,18 +47,14 @@ class OldKeysFacts:
     is_trusted: bool
 
 
-def find_strange_files(authorities: Authorities) -> Iterator[Path]:
+def find_strange_files(authorities: Authorities) -> Iterator[str]:
     """Yield files in the CAs' folders that a minion may have written, and damaged records."""
-    yield from authorities.strange()
-    for folder in (
-        authorities.folder,
-        *(ca_store.folder for ca_store in authorities.stores.values()),
-    ):
+    yield from map(str, authorities.strange())
+    ca_folders = [ca_store.folder for ca_store in authorities.stores.values()]
+    for folder in (authorities.folder, *ca_folders):
         for subfolder in (".", "enrolled", layout.NEXT, layout.PREVIOUS):
-            names = certified.names_in(folder / subfolder)
-            yield from (
-                folder / subfolder / name for name in names if membership.may_be_planted(name)
-            )
+            for name in filter(membership.may_be_planted, certified.names_in(folder / subfolder)):
+                yield str(folder / subfolder / name)
 
 
 def by_use(
@@ -121,17 +119,11 @@ def _is_trusted(libvirt_store: store.Store, folder: Path) -> bool:
         ]
     except (OSError, ValueError):
         return True
-    return any(
-        _has_signed(signer, certificate) for signer in signers for certificate in host_certificates
-    )
-
-
-def _has_signed(signer: x509.Certificate, certificate: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(signer)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
+    for signer, certificate in itertools.product(signers, host_certificates):
+        with contextlib.suppress(ValueError, TypeError, InvalidSignature):
+            certificate.verify_directly_issued_by(signer)
+            return True
+    return False
 
 
 def read_files(authorities: Authorities) -> Iterator[FileFacts]:

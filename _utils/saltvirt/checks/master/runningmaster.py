@@ -91,3 +91,14 @@ def has_pillar(opts: Mapping[str, Any]) -> bool:
     """Return whether this project's external pillar for certificates is loaded."""
     pillars = salt.loader.pillars(dict(opts), {})
     return _PILLAR in pillars and _ARGUMENT in inspect.signature(pillars[_PILLAR]).parameters
+
+
+def is_synced(opts: Mapping[str, Any]) -> bool:
+    """Return whether this library came by the file server, and not by pip."""
+    return Path(__file__).resolve().is_relative_to(Path(opts["extension_modules"]).resolve())
+
+
+def first_root(opts: Mapping[str, Any]) -> str | None:
+    """Return the first folder of the file server, None if there is none."""
+    roots = (opts.get("file_roots") or {}).get(_ENV) or []
+    return str(roots[0]) if roots else None

@@ -1,5 +1,6 @@
 """Find files that a master serves and should not, or that others than the master can write."""
 
+import contextlib
 import glob
 import os
 import re
@@ -86,10 +87,9 @@ def _reactor_files(reference: str, roots: Sequence[str]) -> Iterator[str]:
 
 
 def _calls_virt(path: str) -> bool:
-    try:
+    with contextlib.suppress(OSError):  # it is a folder, or was removed meanwhile
         return _CALLS_VIRT.search(Path(path).read_bytes()) is not None
-    except OSError:
-        return False  # it is a folder, or was removed meanwhile
+    return False
 
 
 def list_roots(opts: Mapping[str, Any], option: str) -> list[str]:
@@ -128,10 +128,9 @@ def find_loose_paths(roots: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _is_writable_by_all(path: str) -> bool:
-    try:
+    with contextlib.suppress(OSError):  # a broken link, or removed meanwhile
         return bool(os.stat(path).st_mode & stat.S_IWOTH)
-    except OSError:
-        return False  # a broken link, or removed meanwhile
+    return False
 
 
 def _is_served_key(path: str) -> bool:

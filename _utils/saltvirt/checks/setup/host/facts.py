@@ -82,7 +82,7 @@ def read_host_facts(
         no_master=no_master,
         moving=MovingFacts(
             certificates=_missing_certificates(basepath),
-            listens=_is_listening(reader),
+            listens=bool(listening(reader, TLS_PORT)),
             peers={
                 host: _best_reason(reasons_by_address[address] for address in addresses)
                 for host, addresses in addresses_by_host.items()
@@ -198,8 +198,3 @@ def _missing_certificates(basepath: str) -> list[str]:
     default_places = (places[purpose] for purpose in installed.DEFAULT_PURPOSES)
     paths = (path for place in default_places for path in (place.certificate, place.key))
     return sorted(str(path) for path in paths if not path.exists())
-
-
-def _is_listening(reader: FileReader) -> bool:
-    tables = [reader.at(_PROC / "net" / name, Path.read_text, "") for name in ("tcp", "tcp6")]
-    return bool(listening(tables, TLS_PORT))
