@@ -1,8 +1,9 @@
 """
 The engine of the checks: what one look at a cloud has found, and the checks that judge it.
 
-A check is a function with ``@CHECKS.cloud(NAME)`` or ``@CHECKS.host(NAME)``. It yields findings
-with problem and fix, and the engine adds the check's name, place and level.
+A check is a function with ``@CHECKS.master(NAME)``, ``@CHECKS.host(NAME)``, or, for the master and
+all hosts together, ``@CHECKS.cloud(NAME)``. It yields findings with problem and fix, and the engine
+adds the check's name, place and level.
 """
 
 import shlex
@@ -121,7 +122,7 @@ class Checks(Generic[_Cloud, _Answer]):
 
     def cloud(self, *names: str, level: str | None = None) -> Callable[[_Judge[_Cloud]], Any]:
         """
-        Return a decorator that registers a check of the master, or of all hosts together.
+        Return a decorator that registers a check of the master and all hosts together.
 
         names
             The check's name; if findings have several names, each that is not the first sets
@@ -133,6 +134,15 @@ class Checks(Generic[_Cloud, _Answer]):
         def register(judge: _Judge[_Cloud]) -> _Judge[_Cloud]:
             self._add_names(names, level)
             self._of_cloud.append(_Check(names[0], level, judge))
+            return judge
+
+        return register
+
+    def master(self, *names: str, level: str | None = None) -> Callable[[_Judge[Any]], _Judge[Any]]:
+        """Return a decorator that registers a check of the master alone; see :meth:`cloud`."""
+
+        def register(judge: _Judge[Any]) -> _Judge[Any]:
+            self.cloud(*names, level=level)(lambda cloud: judge(cloud.master))
             return judge
 
         return register

@@ -13,6 +13,7 @@ from saltvirt.checks.audit.auditanswer import HostAudit
 from saltvirt.checks.audit.master.auditcloud import FUN, AuditCloud
 from saltvirt.checks.audit.master.granted import MODULES, RUNNERS, describe_grants
 from saltvirt.checks.engine import Checks, unchecked
+from saltvirt.checks.master.masterfacts import MasterFacts
 from saltvirt.cluster import masterconfig
 from saltvirt.cluster.membership import is_glob
 from saltvirt.core.findings import Finding
@@ -65,9 +66,8 @@ def _cells(cloud: AuditCloud) -> Iterator[Finding]:
             yield Finding(fault.what, fault.fix, check=check, where=fault.where)
 
 
-@CHECKS.cloud("salt-release")
-def _salt_release(cloud: AuditCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("salt-release")
+def _salt_release(facts: MasterFacts) -> Iterator[Finding]:
     if not is_since(facts.release, PILLAR):
         yield Finding(
             f"Salt {facts.release} gives any minion the pillar of any other",
@@ -75,9 +75,8 @@ def _salt_release(cloud: AuditCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("auth-version")
-def _auth_version(cloud: AuditCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("auth-version")
+def _auth_version(facts: MasterFacts) -> Iterator[Finding]:
     version = facts.options.get("minimum_auth_version") or 0
     # Salt cannot compare text with a minion's number.
     is_proved = isinstance(version, int) and version >= 3
@@ -90,9 +89,9 @@ def _auth_version(cloud: AuditCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("zmq-filtering")
-def _zmq_filtering(cloud: AuditCloud) -> Iterator[Finding]:
-    options = cloud.master.options
+@CHECKS.master("zmq-filtering")
+def _zmq_filtering(facts: MasterFacts) -> Iterator[Finding]:
+    options = facts.options
     if not options.get("zmq_filtering") and options.get("transport") in (None, "zeromq"):
         yield Finding(
             "zmq_filtering is off: every minion gets what is meant for others",
@@ -100,35 +99,26 @@ def _zmq_filtering(cloud: AuditCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("options")
-def _options(cloud: AuditCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("options")
+def _options(facts: MasterFacts) -> Iterator[Finding]:
     for option, expected, consequence in _OPTIONS:
         is_on = bool(facts.options.get(option, expected))
         if is_on is not expected:
-            yield Finding(
-                f"{option} is {is_on}: {consequence}",
-                f"{option}: {expected} {_CONFIG}",
-            )
+            yield Finding(f"{option} is {is_on}: {consequence}", f"{option}: {expected} {_CONFIG}")
 
 
-@CHECKS.cloud("wrong-options")
-def _virt_options(cloud: AuditCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("wrong-options")
+def _virt_options(facts: MasterFacts) -> Iterator[Finding]:
     settings = config.master_settings(facts.options)
     missing_reasons = filter(None, [masterconfig.explain_missing(facts.options)])
     for reason in dict.fromkeys(
         [*config.find_errors(settings), *registry.find_errors(settings), *missing_reasons]
     ):
-        yield Finding(
-            f"{reason}; what needs it is refused",
-            f"mend it {_CONFIG}",
-        )
+        yield Finding(f"{reason}; what needs it is refused", f"mend it {_CONFIG}")
 
 
-@CHECKS.cloud("options")
-def _autosign(cloud: AuditCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("options")
+def _autosign(facts: MasterFacts) -> Iterator[Finding]:
     # Autosign would make the first minion with a matching id a hypervisor.
     globs = (pattern for pattern in facts.members.patterns if is_glob(pattern))
     hosts = [re.sub(r"\[[^]]*\]|[*?]", "x", pattern) for pattern in globs]
@@ -156,9 +146,8 @@ def _autosign(cloud: AuditCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("acl")
-def _grants(cloud: AuditCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("acl")
+def _grants(facts: MasterFacts) -> Iterator[Finding]:
     acls: list[tuple[str, Any]] = [("publisher_acl", facts.options.get("publisher_acl"))]
     systems = facts.options.get("external_auth")
     if isinstance(systems, Mapping):
@@ -174,9 +163,8 @@ def _grants(cloud: AuditCloud) -> Iterator[Finding]:
                 )
 
 
-@CHECKS.cloud("options")
-def _peers(cloud: AuditCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("options")
+def _peers(facts: MasterFacts) -> Iterator[Finding]:
     for option, kind in (("peer", MODULES), ("peer_run", RUNNERS)):
         grants = facts.options.get(option)
         for minions, functions in grants.items() if isinstance(grants, Mapping) else ():
@@ -188,18 +176,17 @@ def _peers(cloud: AuditCloud) -> Iterator[Finding]:
                 )
 
 
-@CHECKS.cloud("options")
-def _reactors(cloud: AuditCloud) -> Iterator[Finding]:
-    for path in cloud.master.reactors:
+@CHECKS.master("options")
+def _reactors(facts: MasterFacts) -> Iterator[Finding]:
+    for path in facts.reactors:
         yield Finding(
             f"reactor: {path} calls functions of virt at events that any minion can send",
             f"take it out of reactor {_CONFIG}; see docs/events.md",
         )
 
 
-@CHECKS.cloud("ca-files", "ca-keys")
-def _files(cloud: AuditCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("ca-files", "ca-keys")
+def _files(facts: MasterFacts) -> Iterator[Finding]:
     for file in facts.ca_files:
         path = shlex.quote(file.path)
         excess_mode = file.mode & (0o077 if file.is_key else 0o022)
@@ -214,15 +201,12 @@ def _files(cloud: AuditCloud) -> Iterator[Finding]:
             )
         if file.owner not in (facts.user, "root"):
             yield Finding(
-                f"{file.path} belongs to {file.owner}",
-                f"chown {facts.user}: {path}",
-                check=check,
+                f"{file.path} belongs to {file.owner}", f"chown {facts.user}: {path}", check=check
             )
 
 
-@CHECKS.cloud("ca-ends")
-def _ca_ends(cloud: AuditCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("ca-ends")
+def _ca_ends(facts: MasterFacts) -> Iterator[Finding]:
     for path, end in facts.ca_ends.items():
         if end - facts.now < _SOON:
             is_over = end <= facts.now
@@ -232,9 +216,8 @@ def _ca_ends(cloud: AuditCloud) -> Iterator[Finding]:
             )
 
 
-@CHECKS.cloud("old-keys")
-def _old_keys(cloud: AuditCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("old-keys")
+def _old_keys(facts: MasterFacts) -> Iterator[Finding]:
     if not facts.old_keys:
         return
     paths = [folder.path for folder in facts.old_keys]
@@ -252,9 +235,8 @@ def _old_keys(cloud: AuditCloud) -> Iterator[Finding]:
     )
 
 
-@CHECKS.cloud("hypervisors")
-def _members(cloud: AuditCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("hypervisors")
+def _members(facts: MasterFacts) -> Iterator[Finding]:
     for minion_id, candidate in sorted(facts.candidates_by_id.items()):
         host = shlex.quote(minion_id)
         is_guest = f", and is a VM on {', '.join(candidate.vm_on)}" if candidate.vm_on else ""
@@ -287,9 +269,9 @@ def _guests_like_hosts(cloud: AuditCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("planted-key")
-def _planted_keys(cloud: AuditCloud) -> Iterator[Finding]:
-    for minion_id in cloud.master.planted_keys:
+@CHECKS.master("planted-key")
+def _planted_keys(facts: MasterFacts) -> Iterator[Finding]:
+    for minion_id in facts.planted_keys:
         name = shlex.quote(minion_id)
         yield Finding(
             "its key is in a file that a minion may have put there itself (Salt 3008)",
@@ -299,9 +281,9 @@ def _planted_keys(cloud: AuditCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("ca-files")
-def _strange_files(cloud: AuditCloud) -> Iterator[Finding]:
-    for path in cloud.master.strange_files:
+@CHECKS.master("ca-files")
+def _strange_files(facts: MasterFacts) -> Iterator[Finding]:
+    for path in facts.strange_files:
         yield Finding(
             f"{path} is not of this project, or is damaged: it is passed over, and a minion "
             "may have put it there (Salt 3008)",
@@ -310,23 +292,23 @@ def _strange_files(cloud: AuditCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("secrets")
-def _served_secrets(cloud: AuditCloud) -> Iterator[Finding]:
-    for path in cloud.master.served_keys:
+@CHECKS.master("secrets")
+def _served_secrets(facts: MasterFacts) -> Iterator[Finding]:
+    for path in facts.served_keys:
         yield Finding(
             f"{path} is a private key, and any minion can read it",
             "move it out of file_roots, and use another key from now on",
         )
-    for path in cloud.master.served_pillars:
+    for path in facts.served_pillars:
         yield Finding(
             f"any minion can read pillar as files: {path}",
             f"keep pillar_roots and file_roots apart {_CONFIG}",
         )
 
 
-@CHECKS.cloud("file-roots")
-def _loose_files(cloud: AuditCloud) -> Iterator[Finding]:
-    for root, paths in cloud.master.loose_paths.items():
+@CHECKS.master("file-roots")
+def _loose_files(facts: MasterFacts) -> Iterator[Finding]:
+    for root, paths in facts.loose_paths.items():
         more_text = f" and {len(paths) - 1} more below {root}" if len(paths) > 1 else ""
         yield Finding(
             f"any user of this machine can write {paths[0]}{more_text}: that user is root "

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from saltvirt.checks.doctor.doctoranswer import DoctorFacts
-from saltvirt.checks.doctor.master.doctorcloud import FUN, DoctorCloud, fixable
+from saltvirt.checks.doctor.master.doctorcloud import FUN, DoctorCloud, MasterRecords, fixable
 from saltvirt.checks.engine import Checks, foreign_virt, unchecked
 from saltvirt.core.findings import Finding
 from saltvirt.core.terminal import join_some
@@ -15,25 +15,25 @@ _NOT_JUDGED = "until it answers, no file and no key is judged that one of its VM
 CHECKS: Checks[DoctorCloud, DoctorFacts] = Checks()
 
 
-@CHECKS.cloud("code-mixed")
-def _copies(cloud: DoctorCloud) -> Iterator[Finding]:
-    if len(cloud.master.copies) > 1:
+@CHECKS.master("code-mixed")
+def _copies(facts: MasterRecords) -> Iterator[Finding]:
+    if len(facts.copies) > 1:
         yield Finding(
-            f"it finds this project twice: {', '.join(cloud.master.copies)}",
+            f"it finds this project twice: {', '.join(facts.copies)}",
             "keep one of them: salt-pip uninstall saltvirt, or remove what was synced from "
             "extension_modules; then systemctl restart salt-master",
         )
 
 
-@CHECKS.cloud("other-virt")
-def _foreign_virt(cloud: DoctorCloud) -> Iterator[Finding]:
+@CHECKS.master("other-virt")
+def _foreign_virt(facts: MasterRecords) -> Iterator[Finding]:
     restart_command = "systemctl restart salt-master"
-    yield from foreign_virt(cloud.master.foreign_virt, "salt-pip uninstall", restart_command)
+    yield from foreign_virt(facts.foreign_virt, "salt-pip uninstall", restart_command)
 
 
-@CHECKS.cloud("order", "record")
-def _orders(cloud: DoctorCloud) -> Iterator[Finding]:
-    for order in cloud.master.orders:
+@CHECKS.master("order", "record")
+def _orders(facts: MasterRecords) -> Iterator[Finding]:
+    for order in facts.orders:
         if order.error:
             yield Finding(
                 f"the order of VM {order.name} cannot be read: {order.error}",
@@ -49,9 +49,9 @@ def _orders(cloud: DoctorCloud) -> Iterator[Finding]:
             )
 
 
-@CHECKS.cloud("lock")
-def _locks(cloud: DoctorCloud) -> Iterator[Finding]:
-    for path in cloud.master.locks:
+@CHECKS.master("lock")
+def _locks(facts: MasterRecords) -> Iterator[Finding]:
+    for path in facts.locks:
         yield fixable(path, f"{path} is a lock that no command holds", "removes it")
 
 
@@ -98,10 +98,10 @@ def _missing_keys(cloud: DoctorCloud) -> Iterator[Finding]:
             )
 
 
-@CHECKS.cloud("authorization")
-def _authorizations(cloud: DoctorCloud) -> Iterator[Finding]:
-    for name, (host, until) in sorted(cloud.master.authorizations.items()):
-        if until < cloud.master.now_s:
+@CHECKS.master("authorization")
+def _authorizations(facts: MasterRecords) -> Iterator[Finding]:
+    for name, (host, until) in sorted(facts.authorizations.items()):
+        if until < facts.now_s:
             yield fixable(
                 name,
                 f"{host} was authorized to submit a key of VM {name}, and did not do so in time",
@@ -109,9 +109,9 @@ def _authorizations(cloud: DoctorCloud) -> Iterator[Finding]:
             )
 
 
-@CHECKS.cloud("certificate")
-def _certificates(cloud: DoctorCloud) -> Iterator[Finding]:
-    master = cloud.master
+@CHECKS.master("certificate")
+def _certificates(facts: MasterRecords) -> Iterator[Finding]:
+    master = facts
     for host in sorted(master.certified_hosts - master.accepted_ids):
         what = f"{host} has certificates that are valid, and is not a minion of this master"
         command = f"salt-run virt.disallow {shlex.quote(host)}"

@@ -32,9 +32,9 @@ def is_old(release: object) -> bool:
     return major_match is not None and int(major_match[0]) < _OLDEST
 
 
-@CHECKS.cloud("salt-release", level=NEEDED)
-def _release(cloud: SetupCloud) -> Iterator[Finding]:
-    release = cloud.master.release
+@CHECKS.master("salt-release", level=NEEDED)
+def _release(facts: MasterFacts) -> Iterator[Finding]:
+    release = facts.release
     if is_old(release):
         yield Finding(
             f"Salt {release} is older than {_OLDEST}, which is the first that works",
@@ -42,34 +42,33 @@ def _release(cloud: SetupCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("restart", level=NEEDED)
-def _restart(cloud: SetupCloud) -> Iterator[Finding]:
-    newer_files = cloud.master.newer_files
+@CHECKS.master("restart", level=NEEDED)
+def _restart(facts: MasterFacts) -> Iterator[Finding]:
+    newer_files = facts.newer_files
     if newer_files:
         yield Finding(
-            f"{' and '.join(newer_files)} changed after the running master started",
-            _RESTART,
+            f"{' and '.join(newer_files)} changed after the running master started", _RESTART
         )
 
 
-@CHECKS.cloud("other-virt", level=NEEDED)
-def _foreign_virt(cloud: SetupCloud) -> Iterator[Finding]:
-    yield from foreign_virt(cloud.master.foreign_virt, "salt-pip uninstall", _RESTART)
+@CHECKS.master("other-virt", level=NEEDED)
+def _foreign_virt(facts: MasterFacts) -> Iterator[Finding]:
+    yield from foreign_virt(facts.foreign_virt, "salt-pip uninstall", _RESTART)
 
 
-@CHECKS.cloud("file-server", level=NEEDED)
-def _served(cloud: SetupCloud) -> Iterator[Finding]:
-    served_files = cloud.master.served_files
+@CHECKS.master("file-server", level=NEEDED)
+def _served(facts: MasterFacts) -> Iterator[Finding]:
+    served_files = facts.served_files
     if served_files.error is not None:
         yield Finding(
             f"the file server cannot list its files: {served_files.error}",
-            f"mend fileserver_backend in {cloud.master.options.get('conf_file')}, then {_RESTART}",
+            f"mend fileserver_backend in {facts.options.get('conf_file')}, then {_RESTART}",
         )
 
 
-@CHECKS.cloud("modules-served", level=NEEDED)
-def _served_modules(cloud: SetupCloud) -> Iterator[Finding]:
-    if _lacks_modules(cloud.master):
+@CHECKS.master("modules-served", level=NEEDED)
+def _served_modules(facts: MasterFacts) -> Iterator[Finding]:
+    if _lacks_modules(facts):
         yield Finding(
             "the master has this project's runners, but its file server does not have its "
             "modules: saltutil.sync_all brings none to the minions",
@@ -82,9 +81,9 @@ def _lacks_modules(facts: MasterFacts) -> bool:
     return served_files.error is None and facts.is_synced and not served_files.has_modules
 
 
-@CHECKS.cloud("hash-type", level=NEEDED)
-def _options(cloud: SetupCloud) -> Iterator[Finding]:
-    hash_type = cloud.master.options.get("hash_type", _HASH)
+@CHECKS.master("hash-type", level=NEEDED)
+def _options(facts: MasterFacts) -> Iterator[Finding]:
+    hash_type = facts.options.get("hash_type", _HASH)
     if hash_type != _HASH:
         yield Finding(
             f"hash_type is {hash_type}: images of the file server cannot be checked",
@@ -92,9 +91,8 @@ def _options(cloud: SetupCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("pillar", level=MOVING)
-def _pillar(cloud: SetupCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("pillar", level=MOVING)
+def _pillar(facts: MasterFacts) -> Iterator[Finding]:
     on_demand_pillars = facts.options.get("on_demand_ext_pillar") or []
     if _PILLAR not in on_demand_pillars:
         pillars_text = ", ".join([*map(str, on_demand_pillars), _PILLAR])
@@ -110,9 +108,9 @@ def _pillar(cloud: SetupCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("minion-data-cache", level=MOVING)
-def _minion_data_cache(cloud: SetupCloud) -> Iterator[Finding]:
-    if not cloud.master.options.get("minion_data_cache", True):
+@CHECKS.master("minion-data-cache", level=MOVING)
+def _minion_data_cache(facts: MasterFacts) -> Iterator[Finding]:
+    if not facts.options.get("minion_data_cache", True):
         yield Finding(
             "minion_data_cache is off: the master does not know its hosts' addresses, which "
             "certificates and firewalls need",
@@ -120,9 +118,8 @@ def _minion_data_cache(cloud: SetupCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("hypervisors", level=NEEDED)
-def _members(cloud: SetupCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("hypervisors", level=NEEDED)
+def _members(facts: MasterFacts) -> Iterator[Finding]:
     if facts.named_hosts:
         return
     candidate_ids = sorted(
@@ -159,9 +156,8 @@ def _no_hosts_finding(facts: MasterFacts, candidate_ids: Sequence[str]) -> Findi
     return Finding(problem, fix)
 
 
-@CHECKS.cloud("hypervisors", level=NEEDED)
-def _named_hosts(cloud: SetupCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("hypervisors", level=NEEDED)
+def _named_hosts(facts: MasterFacts) -> Iterator[Finding]:
     for host in facts.named_hosts:
         if host in facts.accepted and not facts.members.has(host):
             yield Finding(
@@ -180,9 +176,8 @@ def _hosts_without_key(facts: MasterFacts) -> list[str]:
     return sorted({*(facts.named_hosts or member_ids)} - {*facts.accepted})
 
 
-@CHECKS.cloud("keys", level=NEEDED)
-def _keys(cloud: SetupCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("keys", level=NEEDED)
+def _keys(facts: MasterFacts) -> Iterator[Finding]:
     for minion_id in _hosts_without_key(facts):
         host = shlex.quote(minion_id)
         is_waiting = minion_id in facts.waiting
@@ -204,10 +199,9 @@ def _keys(cloud: SetupCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("keys", level=HINT)
-def _odd_ids(cloud: SetupCloud) -> Iterator[Finding]:
+@CHECKS.master("keys", level=HINT)
+def _odd_ids(facts: MasterFacts) -> Iterator[Finding]:
     """Yield one hint for all odd ids, as a stranger may have any number of keys wait."""
-    facts = cloud.master
     odd_ids = candidates.list_odd_ids([*facts.waiting, *facts.candidates_by_id]).get("odd_ids", {})
     # A glob without hidden characters misleads no reader.
     misleading_ids = {
@@ -222,9 +216,9 @@ def _odd_ids(cloud: SetupCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("minion-packages", level=IMAGES)
-def _minion(cloud: SetupCloud) -> Iterator[Finding]:
-    served_files = cloud.master.served_files
+@CHECKS.master("minion-packages", level=IMAGES)
+def _minion(facts: MasterFacts) -> Iterator[Finding]:
+    served_files = facts.served_files
     if served_files.error is None and not served_files.has_minion:
         yield Finding(
             "the file server has no minion for guests: images without one, such as those of "
@@ -233,21 +227,18 @@ def _minion(cloud: SetupCloud) -> Iterator[Finding]:
         )
 
 
-@CHECKS.cloud("formula", level=HINT)
-def _formula(cloud: SetupCloud) -> Iterator[Finding]:
-    served_files = cloud.master.served_files
-    if served_files.error is None and not (
-        served_files.has_formula or _lacks_modules(cloud.master)
-    ):
+@CHECKS.master("formula", level=HINT)
+def _formula(facts: MasterFacts) -> Iterator[Finding]:
+    served_files = facts.served_files
+    if served_files.error is None and not (served_files.has_formula or _lacks_modules(facts)):
         yield Finding(
             "the formula hypervisor/ is not on the file server: state.apply hypervisor fails",
             _SERVE,
         )
 
 
-@CHECKS.cloud("image", level=HINT)
-def _image(cloud: SetupCloud) -> Iterator[Finding]:
-    facts = cloud.master
+@CHECKS.master("image", level=HINT)
+def _image(facts: MasterFacts) -> Iterator[Finding]:
     if facts.served_files.error is None and not facts.served_files.has_image:
         folder = facts.root or "/srv/salt"
         roots_hint = "" if facts.root else f"file_roots: {{base: [{folder}]}} in {OURS}; "
