@@ -30,6 +30,8 @@ WHY = {
     "salt-pip install pygit2": INTERNET,
     "salt-pip uninstall saltext-virt": TAKES_APART,
     "salt pip.uninstall": TAKES_APART,
+    "salt-pip install saltext-virt": "another product; the tests install its wheel",
+    "salt-pip uninstall saltvirt": TAKES_APART,
     "salt-pip wheel .": INTERNET,
     "salt-run auth.mk_token": "the swarm's cells use a password",
     "salt-run jobs.active": LOOKS,
