@@ -1,5 +1,6 @@
 """Find what competes with this project's modules in the Python of a minion or a master."""
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import Distribution, distributions
@@ -28,7 +29,7 @@ def find_foreign_virt() -> list[str]:
 
 
 def _foreign_name(distribution: Distribution) -> str | None:
-    name = str(distribution.metadata["Name"] or "").lower().replace("_", "-")
+    name = re.sub(r"[-_.]+", "-", str(distribution.metadata["Name"] or "")).lower()
     packages = set(_loaded_packages(distribution))
     if _PACKAGE in packages or not name:
         return None

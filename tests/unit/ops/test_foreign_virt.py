@@ -1,5 +1,7 @@
 """Another distribution with a module ``virt`` for Salt is named, and this project is not."""
 
+import re
+
 import pytest
 from saltvirt.checks import installed
 
@@ -25,7 +27,7 @@ def site(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("name", "entry_point", "file"),
     [
-        ("saltext-virt", "saltext.virt = saltext.virt", "saltext/virt/modules/virt.py"),
+        ("saltext.virt", "saltext.virt = saltext.virt", "saltext/virt/modules/virt.py"),
         ("saltext_virt", "", "virt.py"),
         ("saltext-kvm", "saltext.kvm = saltext.kvm.loader:dirs", "saltext/kvm/modules/virt.py"),
     ],
@@ -34,7 +36,7 @@ def test_another_distribution_with_a_module_virt_is_named(site, name, entry_poin
     site("saltvirt", *OWN)
     site(name, entry_point, file)
 
-    assert installed.find_foreign_virt() == [name.replace("_", "-")]
+    assert installed.find_foreign_virt() == [re.sub("[_.]", "-", name)]
 
 
 @pytest.mark.parametrize(

@@ -75,19 +75,25 @@ def mend(
         if handler is None or not (handler.mend or handler.is_settled):
             raise BadArgument("wanted", f"{check!r} is not mended on its host")
     outcomes: list[str] = []
-    settled_checks = [check for check in subjects_by_check if _HANDLERS[check].is_settled]
-    if settled_checks:
-        left_before = find_leftovers(conn, settings)
-        unfinished.settle(conn, settings)
-        left_after = find_leftovers(conn, settings)
-        for check in settled_checks:
-            gone = {*left_before.get(check, ())} - {*left_after.get(check, ())}
-            settled_subjects = sorted(gone.intersection(subjects_by_check[check]))
-            outcomes += [f"{check} {subject}: settled" for subject in settled_subjects]
+    if any(_HANDLERS[check].is_settled for check in subjects_by_check):
+        outcomes += _settle(conn, settings, subjects_by_check)
     for check, handler in _HANDLERS.items():
         if check in subjects_by_check and handler.mend:
             outcomes += handler.mend(conn, settings, set(subjects_by_check[check]))
     return outcomes
+
+
+def _settle(
+    conn: Any, settings: HostSettings, subjects_by_check: Mapping[str, Iterable[str]]
+) -> Iterator[str]:
+    left_before = find_leftovers(conn, settings)
+    unfinished.settle(conn, settings)
+    left_after = find_leftovers(conn, settings)
+    for check, subjects in subjects_by_check.items():
+        if _HANDLERS[check].is_settled:
+            gone_subjects = {*left_before.get(check, ())} - {*left_after.get(check, ())}
+            for subject in sorted(gone_subjects.intersection(subjects)):
+                yield f"{check} {subject}: settled"
 
 
 def _find_unfinished(_conn: Any, settings: HostSettings) -> Iterator[str]:
