@@ -17,6 +17,7 @@ from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import BadArgument, SeedError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
+from saltvirt.core.seedmethods import GUESTFS, NBD
 from saltvirt.seeding import firstboot, identity, inspection, provided, submission, write
 from saltvirt.seeding import install as installing
 from saltvirt.seeding.offline import appliance
@@ -73,15 +74,15 @@ def _choose_way(settings: HostSettings, path: str | Path) -> tuple[str, str | No
     if path.is_dir():
         if path.resolve() == Path("/"):
             raise BadArgument("path", "/ is this host itself, not a guest's root")
-        return "folder", None
+        return appliance.FOLDER, None
     if not path.is_file() and not path.is_block_device():
         raise BadArgument("path", f"there is no file, device or folder {path} on this host")
     fmt = writeguard.opened_format(settings, path)
     missing_reason = appliance.why_missing(settings.seed.get("python", appliance.PYTHON))
     if not missing_reason:
-        return "guestfs", fmt
+        return GUESTFS.name, fmt
     if settings.seed.get("allow_host_mount") is True:
-        return "nbd", fmt
+        return NBD.name, fmt
     raise SeedError(
         f"no disk can be opened safely on this host: {missing_reason}; or set "
         "virt:seed:allow_host_mount: True to have its own kernel do it"
@@ -92,7 +93,7 @@ def _prepare_install(
     context: Context, via: str, path: str | Path, fmt: str | None
 ) -> tuple[Installation | None, Inspection | None]:
     """Return the installation of a minion, and the disk's content if it had to be inspected."""
-    if via != "guestfs":
+    if via != GUESTFS.name:
         return _PREPARED, None
     source, content = installing.source(context.settings, None), None
     packages: tuple[Package, ...] = ()

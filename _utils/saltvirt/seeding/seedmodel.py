@@ -105,8 +105,6 @@ class Inspection:
         ``[[place, device]]`` of its file systems, for the next job on a disk of this content.
     datasources
         Where cloud-init looks for its data; None if its files do not tell.
-    has_ssh_server
-        None if the worker did not look: a kept inspection may be of an older release.
     systemd_version
         None if there is no systemd, or if its version is unknown.
     """
@@ -118,6 +116,6 @@ class Inspection:
     has_minion: bool = False
     has_cloud_init: bool = False
     datasources: list[_Words] | None = None
-    has_ssh_server: bool | None = None
+    has_ssh_server: bool = True
     has_systemd: bool = False
     systemd_version: int | None = None

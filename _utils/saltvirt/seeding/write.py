@@ -14,6 +14,7 @@ from salt.exceptions import SaltException
 from saltvirt.core import wire
 from saltvirt.core.errors import SeedError
 from saltvirt.core.salt.context import Context
+from saltvirt.core.seedmethods import GUESTFS
 from saltvirt.seeding import inspection
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity, Inspection, Installation
@@ -110,7 +111,7 @@ def _job(
 ) -> dict[str, Any]:
     return {
         "action": action,
-        "via": "guestfs",
+        "via": GUESTFS.name,
         "path": path,
         "format": fmt,
         "install": install and install.to_job(),
@@ -121,7 +122,7 @@ def _job(
 
 def _run_job(context: Context, job: dict[str, Any], use_kvm: bool) -> Inspection:
     limits = inspection.limits(context.settings)
-    if job["via"] != "guestfs":
+    if job["via"] != GUESTFS.name:
         # The worker needs only the standard library here, which the minion's interpreter has.
         limits["python"] = sys.executable
     masters = inspection.masters(context.opts) if job["network"] else ()

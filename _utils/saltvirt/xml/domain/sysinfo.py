@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from saltvirt.xml import tag
 
-# The name of the credential that gives a guest its identity, and the end of its file's name.
+# The name of the credential that gives a guest its identity.
 CREDENTIAL = "opt/io.systemd.credentials/tmpfiles.extra"
-CREDENTIAL_FILE = "_seed.credentials"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

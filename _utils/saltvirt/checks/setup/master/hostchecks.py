@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt.checks.setup.master.gaps import HINT, IMAGES, Gap, misspelt_gaps
 from saltvirt.checks.setup.setupanswer import SetupFacts
-from saltvirt.core import arguments
+from saltvirt.core import arguments, seedmethods
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.findings import apply_command, sync_command
 from saltvirt.core.model import Requirements
@@ -19,8 +19,6 @@ CLOCK_S = 60
 # The VM of the command in run.READY: one CPU, 512 MiB, and the default profiles.
 _VM = Requirements(name="", vcpus=1, memory_mib=512, nic_profile="default", disk_profile="default")
 _KVM_MODULES = {"vmx": "kvm_intel", "svm": "kvm_amd"}
-# The methods by which a host seeds a guest without looking into its image.
-_BLIND_METHODS = ("nocloud", "nbd")
 _MISSING_TOOLS = {
     "qemu-img": ("qemu-img", "qemu-img is missing: it cannot check or clone images"),
     "prlimit": ("qemu-img", "prlimit (util-linux) is missing: qemu-img is run with limits by it"),
@@ -218,7 +216,7 @@ def _appliance(host: str, facts: SetupFacts) -> Iterator[Gap]:
             "False)",
             level=IMAGES,
         )
-    if facts.seed_method in _BLIND_METHODS:
+    if not seedmethods.reads_image(facts.seed_method):
         yield Gap(
             check="seed-method",
             where=host,

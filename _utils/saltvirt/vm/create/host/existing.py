@@ -16,6 +16,7 @@ from saltvirt.core.errors import ImageError, StorageError
 from saltvirt.core.model import Disk, Requirements, Vm
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
+from saltvirt.core.seedmethods import NOCLOUD
 from saltvirt.core.units import MIB
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.placement import resources
@@ -64,17 +65,16 @@ def find_existing_files(
 
 def find_seed(context: Context, conn: Any, name: str) -> str | None:
     """Return the path of the seed that a former VM of this name had, None if there is none."""
-    path = next(filter(os.path.lexists, seedfiles.kept_paths(context.settings.images, name)), None)
-    if path is None:
+    path = seedfiles.path(context.settings.images, name, NOCLOUD)
+    if path is None or not os.path.lexists(path):
         return None
     if not Path(path).is_file() or Path(path).is_symlink():
         raise StorageError(f"seed {path} is there already, and is not a file; remove it")
     refuse_used(conn, context.settings, name, [path])
-    if path.endswith(".qcow2"):
-        try:
-            _validate_file(context.settings, _CandidateFile(path, "qcow2"))
-        except ImageError as exc:
-            raise StorageError(f"seed {path} is there already ({exc}); remove it") from exc
+    try:
+        _validate_file(context.settings, _CandidateFile(path, "qcow2"))
+    except ImageError as exc:
+        raise StorageError(f"seed {path} is there already ({exc}); remove it") from exc
     return path
 
 
