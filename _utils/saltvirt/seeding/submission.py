@@ -45,7 +45,7 @@ def refuse_reserved(context: Context, name: str) -> None:
     """
     Raise BadArgument if the master answers that a VM's name is a hypervisor's.
 
-    A master of an older release, or without our external pillar, does not answer.
+    A master without this project's external pillar does not answer.
     """
     arguments.vm_name(name)
     # Without a master there are no hypervisors' names.

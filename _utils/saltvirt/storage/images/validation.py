@@ -59,12 +59,7 @@ _FILESYSTEMS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidatedImage:
-    """
-    An image that may be used.
-
-    needs_uefi
-        Whether it boots by UEFI alone; False for images that an earlier release cached.
-    """
+    """An image that may be used; ``needs_uefi`` tells whether it boots by UEFI alone."""
 
     path: str
     format: str

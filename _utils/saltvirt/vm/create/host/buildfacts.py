@@ -17,7 +17,7 @@ from saltvirt.seeding import cloudconfig, identity, inspection, install, provide
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity, Inspection
 from saltvirt.storage import chains, diskpaths, seedfiles
-from saltvirt.storage.images import cache, fetch, rights, validation
+from saltvirt.storage.images import cache, fetch, validation
 from saltvirt.vm.create.host import existing, poolvolumes
 from saltvirt.vm.show.host import inspect
 
@@ -313,7 +313,7 @@ def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dic
             out[key] = None
         elif "://" in str(boot.get(key, "")):
             boot_file = fetch.obtain(context, boot[key], deployment.saltenv, validation.accept_any)
-            rights.let_qemu_read(boot_file.path)
+            cache.let_qemu_read(boot_file.path)
             out[key] = boot_file.path
         elif boot.get(key):
             out[key] = boot[key]

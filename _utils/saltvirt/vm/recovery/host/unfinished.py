@@ -33,7 +33,7 @@ from saltvirt.storage import (
     usage,
     vmvolumes,
 )
-from saltvirt.storage.images import hardlinks, removal
+from saltvirt.storage.images import removal
 from saltvirt.storage.policies import Policy
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.usage import Index
@@ -61,7 +61,6 @@ def settle(conn: Any, settings: HostSettings) -> None:
                 _settle_all_of(conn, settings, name)
     sweep_locks(settings)
     removal.sweep(settings)
-    hardlinks.separate(settings)
     trash.sweep(settings)
 
 
