@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt.ca import ca, enrolled, policy, reclaim
 from saltvirt.ca.authorities import LIBVIRT, USES, Authorities, Trust
 
-# Of request and answer; hosts of a release with one CA for all uses send none.
+# Of request and answer.
 VERSION = 2
 
 
@@ -99,7 +99,6 @@ def answer(
         # First libvirt's CA, which waits for an import of a backup.
         authorities.stores[LIBVIRT].authority(now, kind=kind)
         authorities.prune_daily(now)
-        authorities.separate([host.id, *host.hypervisors], now)
         host_answer = Answer(
             trust={use: authorities.trust(use, now, kind=kind) for use in USES},
             names=names,

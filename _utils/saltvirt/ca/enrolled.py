@@ -76,8 +76,7 @@ class Enrolled:
         )
 
     def has(self, now: datetime) -> set[str]:
-        """Return the names and addresses in certificates that have not expired, maybe MORE."""
-        # An earlier release recorded the newest certificate alone.
+        """Return the names in good certificates and in the newest one, maybe MORE."""
         good_names = {name for name, end in self.certified.items() if _is_good(end, now)}
         return good_names.union(self.subjects)
 
@@ -107,7 +106,7 @@ class Register:
             return Enrolled(
                 subjects=tuple(content["subjects"]),
                 asked=tuple(content["asked"]),
-                certified=dict(content.get("certified") or {}),
+                certified=dict(content["certified"]),
             )
         except FileNotFoundError:
             return Enrolled()

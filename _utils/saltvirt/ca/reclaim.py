@@ -73,8 +73,7 @@ def _revoke_certificates(
         and row["serial"] not in revoked_serials
         and datetime.fromisoformat(row["not_after"]) > now
     ]
-    # An earlier release did not record the names of each certificate: any of these may be in it.
-    rows = [row for row in good_rows if row["names"] is None or not names.isdisjoint(row["names"])]
+    rows = [row for row in good_rows if not names.isdisjoint(row["names"])]
     authorities.revoke(rows, now)
     kept_names = {name for row in good_rows if row not in rows for name in row["names"]}
     record = register.read(other_id)

@@ -1,6 +1,5 @@
 """A host that joins later takes its names back from certificates of others; what is once a day."""
 
-import json
 from datetime import timedelta
 
 import pytest
@@ -52,22 +51,6 @@ def test_an_older_certificate_of_the_other_host_is_found_too(place):
     ask(place, LATER, grains=OWN, others={SQUATTER: {}})
 
     assert valid(place, SQUATTER) == {f"{newest.serial_number:032x}"}
-
-
-def test_records_of_an_earlier_release_count_by_the_newest_certificate(place):
-    ask(place, SQUATTER, grains=CLAIM)
-    main = Authorities(place.folder)
-    for row in main.issued():
-        path = place.folder / "issued" / f"{row['serial']}.json"
-        old = {key: row[key] for key in ("host", "purpose", "serial", "not_after")}
-        path.write_text(json.dumps(old))
-    path = place.folder / f"enrolled/{SQUATTER}.json"
-    known = json.loads(path.read_text())
-    path.write_text(json.dumps({"subjects": known["subjects"], "asked": known["asked"]}))
-
-    ask(place, LATER, grains=OWN, others={SQUATTER: {}})
-
-    assert valid(place, SQUATTER) == set()
 
 
 def test_what_a_later_host_only_reports_takes_nothing_from_others(place):

@@ -111,19 +111,6 @@ def apply_keys(cloud: Cloud, hosts: Iterable[str], *, renew: bool = False) -> di
     return dict(sorted(out.items()))
 
 
-def renew(cloud: Cloud, hosts: Collection[str], now: datetime) -> dict[str, str]:
-    """
-    Renew the certificates of hosts, due or not; return ``{host: comment}``.
-
-    If no host needs the certificates that libvirt's CA signed for other uses any more, the CA
-    revokes these and all hosts apply ``virt.keys`` again.
-    """
-    out = apply_keys(cloud, hosts, renew=True)
-    if open_authorities(cloud.opts).separate(inventory.allowed_hosts(cloud), now):
-        apply_keys(cloud, inventory.hosts(cloud))
-    return out
-
-
 def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
     """Return the state's comment, and the error if the state failed."""
     if reply.missing:

@@ -212,23 +212,12 @@ def read_baseline(opts: Mapping[str, Any], now: datetime) -> Baseline:
     }
     return Baseline(
         code=filecontent.of_code(),
-        trusted=_add_libvirt_values(authorities, fingerprints_by_use),
-        listed=_add_libvirt_values(authorities, revoked_by_use),
+        trusted=fingerprints_by_use,
+        listed=revoked_by_use,
         issued={row["serial"]: row["host"] for row in authorities.issued()},
         revoked=frozenset(authorities.revoked()),
         now=now,
     )
-
-
-def _add_libvirt_values(
-    authorities: Authorities, values_by_use: Mapping[str, frozenset[str]]
-) -> dict[str, frozenset[str]]:
-    """Return each use's values, with libvirt's while its CA still stands in for that use's."""
-    libvirt_values = values_by_use[LIBVIRT]
-    return {
-        use: values if authorities.is_separate(use) else values | libvirt_values
-        for use, values in values_by_use.items()
-    }
 
 
 def _find_revoked_serials(ca_store: store.Store, now: datetime) -> set[str]:
