@@ -71,7 +71,7 @@ def _add_file(
     is_only_read = disk.is_readonly or disk.device in ("cdrom", "floppy")
     verdict = judge_volume(conn, settings, policies.DELETE, location.pool, location.volume, name)
     # VMs of all hosts may read a shared volume that this VM only reads.
-    if verdict.used_by or (is_only_read and diskpaths.is_declared(settings, path)):
+    if verdict.used_by or (is_only_read and sharing.is_shared(settings, path)):
         log.warning("volume %s/%s stays: other VMs use it", location.pool, location.volume)
         return
     vm_volumes.paths.append(path)

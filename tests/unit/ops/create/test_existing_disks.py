@@ -15,7 +15,7 @@ from saltvirt.core.errors import BadArgument, ReservationRefused, SeedError, Sto
 from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import diskpaths, ownermark, policies, usage
+from saltvirt.storage import diskpaths, ownermark, policies, sharing, usage
 from saltvirt.vm import spec
 from saltvirt.vm.create.host import create, existing
 from saltvirt.vm.purge.host import purge
@@ -283,13 +283,20 @@ def test_what_a_program_has_open_is_refused(hypervisor):
         refused(hypervisor, "another program has it open")
 
 
-def test_what_all_hosts_share_is_taken_only_when_all_were_asked(hypervisor):
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_what_all_hosts_share_is_taken_only_when_all_were_asked(
+    hypervisor, monkeypatch, is_declared
+):
     images = hypervisor.settings.images
-    hypervisor.settings = replace(hypervisor.settings, shared_paths=[images])
+    if is_declared:
+        hypervisor.settings = replace(hypervisor.settings, shared_paths=[images])
+    else:
+        # A test mounts no NFS.
+        monkeypatch.setattr(sharing, "_is_networked", lambda path: images in str(path))
     path = Path(images) / "web1_data.qcow2"
     had = disk(path)
     with hypervisor.libvirt():
-        refused(hypervisor, "on storage that all hosts share.*salt-run virt.init asks them all")
+        refused(hypervisor, "on storage that other hosts see.*salt-run virt.init asks all hosts")
         told = hypervisor.context.reporting("web1", "t", {"unasked": ["hyper2"]})
         told = replace(told, progress=hypervisor.context.progress)
         with pytest.raises(StorageError, match="and hyper2 may have a VM with it and cannot be"):

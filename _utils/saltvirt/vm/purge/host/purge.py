@@ -119,7 +119,7 @@ def purge(
     trash.sweep(settings)
     diskvolumes.refresh(conn, paths)
     if dirs:
-        _remove_empty(conn, settings, [p for p in paths if not diskpaths.is_declared(settings, p)])
+        _remove_empty(conn, settings, [p for p in paths if not sharing.is_shared(settings, p)])
 
 
 def _check_uuid(conn: Any, name: str, uuid: str | None) -> str:
@@ -402,7 +402,7 @@ def _find_candidates(
             log.warning("%s stays: it is a device, though VM %s has it as a file", path, name)
             continue
         # VMs of all hosts may read a shared file that this VM only reads.
-        if (is_removable or disk["is_readonly"]) and diskpaths.is_declared(settings, path):
+        if (is_removable or disk["is_readonly"]) and sharing.is_shared(settings, path):
             continue
         out += [path, *_find_own_below(disk, readdomain.uuid(root))]
     return list(dict.fromkeys(out))
