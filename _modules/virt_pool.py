@@ -12,6 +12,7 @@ from saltvirt.libvirt import connect
 ownvolumes = Later("saltvirt.storage.vmvolumes")
 pools = Later("saltvirt.libvirt.storage.pools")
 poolsource = Later("saltvirt.xml.storage.poolsource")
+reservations = Later("saltvirt.libvirt.reservations")
 volumes = Later("saltvirt.libvirt.storage.volumes")
 
 __virtualname__ = "virt"
@@ -349,7 +350,7 @@ def pool_delete(name, **kwargs):
     """
     settings = config.for_call("virt.pool_delete", kwargs, __opts__, __pillar__, __grains__)
     connection = connect.open_connection(settings, readonly=False)
-    with connection as conn, ownvolumes.hold_host_lock(settings):
+    with connection as conn, reservations.host_lock(settings):
         ownvolumes.refuse_group(conn, settings, name)
         pools.act(conn, name, "delete")
     return True

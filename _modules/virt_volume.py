@@ -15,6 +15,7 @@ from saltvirt.libvirt import connect
 door = Later("saltvirt.storage.door")
 ownvolumes = Later("saltvirt.storage.vmvolumes")
 policies = Later("saltvirt.storage.policies")
+reservations = Later("saltvirt.libvirt.reservations")
 sharing = Later("saltvirt.storage.sharing")
 transfer = Later("saltvirt.libvirt.storage.transfer")
 volume_ = Later("saltvirt.xml.storage.storagevolume")
@@ -199,7 +200,7 @@ def volume_delete(pool, volume, **kwargs):
 
     def delete(elsewhere):
         connection = connect.open_connection(settings, readonly=False)
-        with connection as conn, ownvolumes.hold_host_lock(settings):
+        with connection as conn, reservations.host_lock(settings):
             args = (conn, settings, pool, [volume], elsewhere)
             door.delete_volume(
                 conn, pool, volume, functools.partial(ownvolumes.judge_deletion, *args)
@@ -245,7 +246,7 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
 
     def resize(elsewhere):
         connection = connect.open_connection(settings, readonly=False)
-        with connection as conn, ownvolumes.hold_host_lock(settings):
+        with connection as conn, reservations.host_lock(settings):
             check = functools.partial(
                 ownvolumes.judge_resize, conn, settings, pool, volume, elsewhere
             )

@@ -11,7 +11,7 @@ from saltvirt.core import arguments
 from saltvirt.core.errors import VirtError
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt import statereturn
-from saltvirt.libvirt import connect
+from saltvirt.libvirt import connect, reservations
 from saltvirt.libvirt.storage import poolstates
 from saltvirt.storage import vmvolumes
 
@@ -214,7 +214,7 @@ def pool_deleted(
                 idle = f"Storage pool could not be found: {name}"
                 return {"name": name, "changes": {}, "result": True, "comment": idle}
             # Check all volumes first: a pool must not be deleted by half.
-            with vmvolumes.hold_host_lock(settings):
+            with reservations.host_lock(settings):
                 vmvolumes.refuse_deletion(conn, settings, name, plan.volumes)
             if __opts__["test"]:
                 changes = poolstates.predict_changes(plan)

@@ -52,49 +52,37 @@ def find_volumes(conn: Any, settings: HostSettings, name: str, *, removables: bo
         if location is None:
             source_text = " ".join(f"{key}={value}" for key, value in sorted(disk.source.items()))
             log.warning("disk %s of VM %s stays: it is in no pool of this host", source_text, name)
+        elif reason := _find_obstacle(conn, settings, name, disk, location):
+            log.warning("volume %s/%s stays: %s", location.pool, location.volume, reason)
         elif location.path is not None:
-            _add_file(conn, settings, name, disk, location, vm_volumes)
+            vm_volumes.paths.append(location.path)
         else:
-            _add_volume(conn, settings, name, disk, location, vm_volumes)
+            number = diskvolumes.find_volume_key(conn, location.pool, location.volume)
+            vm_volumes.volumes.append(
+                [location.pool, location.volume, *([number] if number else [])]
+            )
     return vm_volumes
 
 
-def _add_file(
+def _find_obstacle(
     conn: Any,
     settings: HostSettings,
     name: str,
     disk: storagevolume.DiskPlace,
     location: diskvolumes.DiskVolume,
-    vm_volumes: VmVolumes,
-) -> None:
-    path = location.path or ""
-    is_only_read = disk.is_readonly or disk.device in ("cdrom", "floppy")
+) -> str | None:
+    """Return why a volume does not go with its VM, None if it does."""
     verdict = judge_volume(conn, settings, policies.DELETE, location.pool, location.volume, name)
+    if verdict.used_by:
+        return verdict.used_by[0].reason
+    is_file = location.path is not None
+    is_only_read = disk.is_readonly or (is_file and disk.device in ("cdrom", "floppy"))
     # VMs of all hosts may read a shared volume that this VM only reads.
-    if verdict.used_by or (is_only_read and sharing.is_shared(settings, path)):
-        log.warning("volume %s/%s stays: other VMs use it", location.pool, location.volume)
-        return
-    vm_volumes.paths.append(path)
-
-
-def _add_volume(
-    conn: Any,
-    settings: HostSettings,
-    name: str,
-    disk: storagevolume.DiskPlace,
-    location: diskvolumes.DiskVolume,
-    vm_volumes: VmVolumes,
-) -> None:
-    volume_name = f"{location.pool}/{location.volume}"
-    if judge_volume(conn, settings, policies.DELETE, location.pool, location.volume, name).used_by:
-        log.warning("volume %s stays: other VMs use it, or disks in the trash", volume_name)
-    elif disk.is_readonly:
-        log.warning("volume %s stays: VM %s only reads it, and others may", volume_name, name)
-    elif not location.can_go:
-        log.warning("volume %s stays: libvirt cannot delete volumes of such a pool", volume_name)
-    else:
-        number = diskvolumes.find_volume_key(conn, location.pool, location.volume)
-        vm_volumes.volumes.append([location.pool, location.volume, *([number] if number else [])])
+    if is_only_read and (not is_file or sharing.is_shared(settings, location.path or "")):
+        return f"VM {name} only reads it, and others may"
+    if not is_file and not location.can_go:
+        return "libvirt cannot delete volumes of such a pool"
+    return None
 
 
 def judge_volume(
@@ -124,11 +112,6 @@ def find_shared_devices(
 def lock_volume(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
     """Keep VMs from starting with a volume during the block, which writes over the volume."""
     return diskpaths.keep_from_qemu(diskvolumes.path_of(conn, pool, name))
-
-
-def hold_host_lock(settings: HostSettings) -> AbstractContextManager[None]:
-    """Keep builds and arrivals, which may take existing volumes, from beginning in the block."""
-    return reservations.host_lock(settings)
 
 
 def refuse_open(conn: Any, settings: HostSettings, pool: str, names: Iterable[str]) -> None:
@@ -278,7 +261,7 @@ def get_deletion_lock(
 
     @contextmanager
     def hold_volumes(names: Sequence[str]) -> Iterator[None]:
-        with hold_host_lock(settings):
+        with reservations.host_lock(settings):
             for name in names:
                 volumes_.refuse_running(conn, pool, name)
             refuse_deletion(conn, settings, pool, names, but=users, going=going)
@@ -291,10 +274,7 @@ def judge_wipe(
     conn: Any, settings: HostSettings, pool: str, name: str, elsewhere: OtherHostsUsage
 ) -> list[Verdict]:
     """Return whether a volume may be wiped: no VM has it as a disk or in a backing chain."""
-    path = diskvolumes.path_of(conn, pool, name)
-    going = [path] if path.startswith("/") else []
-    index = usage.index(conn, settings, going=going, other_hosts=elsewhere)
-    verdicts = [index.verdict(policies.WIPE, f"{pool}/{name}", path)]
+    verdicts = [judge_volume(conn, settings, policies.WIPE, pool, name, elsewhere=elsewhere)]
     quoted_names = " ".join(map(shlex.quote, (pool, name)))
     sharing.refuse_unasked(
         verdicts, "nothing is wiped", f"salt-run virt.volume_wipe HOST {quoted_names}"

@@ -14,7 +14,7 @@ from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
 from saltvirt.migration.host import peer
-from saltvirt.storage import diskpaths, exclusivecreate, sharing, trash, trashbacking
+from saltvirt.storage import claims, diskpaths, sharing, trash, trashbacking
 from saltvirt.storage.images import removal
 from saltvirt.vm.recovery.host import unfinished
 
@@ -130,7 +130,7 @@ def find_left_marks(settings: HostSettings, folders: list[Path]) -> Iterator[Pat
         return
     for folder in folders:
         if not sharing.is_shared(settings, folder):
-            yield from exclusivecreate.find_leftover_marks(folder, tokens)
+            yield from claims.find_leftover_marks(folder, tokens)
 
 
 def _unknown_trash(settings: HostSettings, folders: list[Path]) -> Iterator[Path]:
