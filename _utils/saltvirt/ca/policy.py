@@ -188,8 +188,7 @@ def refuse_rival(minion_id: str, other_ids: Iterable[str], extra: Iterable[str])
             continue
         raise PkiError(
             f"the minion id {minion_id!r} differs from the id {other_id!r} of another minion only "
-            "in "
-            "upper and lower case: remove the wrong one's key (salt-key -d), or list "
+            "in upper and lower case: remove the wrong one's key (salt-key -d), or list "
             f"{minion_id!r} for itself in virt:pki:names if both are right"
         )
 

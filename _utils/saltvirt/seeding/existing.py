@@ -197,8 +197,7 @@ def _refuse_anothers(folder: Path) -> None:
         if not is_ours or (is_open and not status.st_mode & stat.S_ISVTX):
             raise SeedError(
                 f"{checked_folder} is a folder of, or open to, other users, who could replace the "
-                "key and the "
-                f"configuration in {folder}; give tmp= a folder of root's, or none"
+                f"key and the configuration in {folder}; give tmp= a folder of root's, or none"
             )
 
 

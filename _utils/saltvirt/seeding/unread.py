@@ -34,9 +34,8 @@ def _find_warnings(
         datasource_names = ", ".join(content.datasources or ["nowhere"])
         yield (
             f"cloud-init of {image} looks for its data in {datasource_names} alone "
-            f"(datasource_list), not in {_OURS}: "
-            f"it reads neither the minion's identity nor ssh_authorized_keys; add {_OURS} "
-            f"there, or give seed_method={GUESTFS.name}"
+            f"(datasource_list), not in {_OURS}: it reads neither the minion's identity nor "
+            f"ssh_authorized_keys; add {_OURS} there, or give seed_method={GUESTFS.name}"
         )
     if has_ssh_keys and not content.has_ssh_server:
         yield (

@@ -147,8 +147,6 @@ def _refuse_number(vm: str, target: Snapshot) -> None:
             if snapshot.id == target.name != snapshot.name:
                 raise LibvirtRefused(
                     f"QEMU would revert VM {vm!r} to its snapshot {snapshot.name!r}, as that has "
-                    "the "
-                    f"number {snapshot.id} in {path}, and not to the one that is called so; "
-                    "nothing is "
-                    "reverted"
+                    f"the number {snapshot.id} in {path}, and not to the one that is called so; "
+                    "nothing is reverted"
                 )

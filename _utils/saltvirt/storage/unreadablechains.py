@@ -53,8 +53,7 @@ def reasons(conn: Any, settings: HostSettings, exclude: str | None = None) -> di
 def _file_reason(name: str, path: str, reason: str) -> str:
     return (
         f"nobody knows what disk {path} of VM {name!r} is based on, as it {reason}; or if it is "
-        "gone "
-        "for good, remove that VM (virt.purge), or the disk from it (virt.update)"
+        "gone for good, remove that VM (virt.purge), or the disk from it (virt.update)"
     )
 
 

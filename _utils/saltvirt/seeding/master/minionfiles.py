@@ -293,8 +293,7 @@ def _download(cloud: Cloud, request: MinionRequest, place: Path, name: str) -> s
         if actual_sha256 != sha256:
             raise MasterError(
                 f"{name} is not what its checksum says: its SHA-256 is {actual_sha256[:16]}..., "
-                "not "
-                f"{sha256[:16]}...; try again, or ask whoever runs "
+                f"not {sha256[:16]}...; try again, or ask whoever runs "
                 f"{arguments.hide_credentials(site.where)}"
             )
         part.chmod(0o644)

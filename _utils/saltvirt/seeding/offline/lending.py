@@ -49,8 +49,7 @@ def accounts(names: Iterable[str] = USERS) -> list[Account]:
     if not entries:
         raise SeedError(
             f"the appliance's user {wanted_names[0]} is missing on this host; run: salt HOST "
-            "state.apply "
-            f"hypervisor, or on the host: useradd --system --user-group --shell "
+            "state.apply hypervisor, or on the host: useradd --system --user-group --shell "
             f"/usr/sbin/nologin {wanted_names[0]}"
         )
     uids = [(entry.pw_name, entry.pw_uid) for entry in all_entries]
@@ -157,8 +156,7 @@ def refuse_shared(name: str, uid: int, all_users: Iterable[tuple[str, int]]) -> 
     if uid == 0 or other_names:
         raise SeedError(
             f"the appliance's user {name} is {' and '.join(other_names) or 'root'} too (uid "
-            f"{uid}); "
-            "give it a uid of its own"
+            f"{uid}); give it a uid of its own"
         )
 
 
@@ -274,6 +272,5 @@ def _lock(handle: int, path: str, limit_s: float) -> None:
         waited_text = f", for {limit_s:g} s" if limit_s else ""
         raise SeedError(
             f"{path} is in use by another job of this host, or mounted{waited_text}; try again "
-            "when "
-            "that is over, or guestfs.umount it"
+            "when that is over, or guestfs.umount it"
         )

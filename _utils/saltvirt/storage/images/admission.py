@@ -65,8 +65,7 @@ class Admission:
         if validated_image.size_bytes > self.room.max_bytes:
             raise ImageError(
                 f"image {self.image} says that it is {human(validated_image.size_bytes)} large; "
-                "the most "
-                f"is {human(self.room.max_bytes)} (virt:image_max_gib)"
+                f"the most is {human(self.room.max_bytes)} (virt:image_max_gib)"
             )
         return validated_image
 

@@ -107,9 +107,8 @@ def prune(
     if not is_dry and sharing.is_shared(settings, cache.folder_path(settings)):
         raise StorageError(
             f"the images in {cache.folder_path(settings)} are on storage that other hosts see, and "
-            "VMs "
-            "there may need them; this host cannot tell; ask all hosts: salt-run virt.image_prune"
-            f"{sharing.UNLESS_OWN}"
+            "VMs there may need them; this host cannot tell; ask all hosts: salt-run "
+            f"virt.image_prune{sharing.UNLESS_OWN}"
         )
     removal.note_lost(settings)
     with reservations.host_lock(settings):

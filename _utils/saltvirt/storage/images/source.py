@@ -39,8 +39,7 @@ def kind(source: str) -> str:
     raise BadArgument(
         "image",
         f"{hide_credentials(source)!r} is not an image: write salt://path, http(s)://..., "
-        "file:///path or "
-        "/path",
+        "file:///path or /path",
     )
 
 

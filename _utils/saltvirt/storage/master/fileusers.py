@@ -68,8 +68,7 @@ def _asks_again_message(host: str, paths: Sequence[str]) -> str:
     return (
         f"{host} has changed nothing, as it asks for further files on storage that other hosts see "
         f"({terminal.join_some(paths)}); run the command again, and if that is said again, rename "
-        "there "
-        "what has a name with characters that cannot be shown"
+        "there what has a name with characters that cannot be shown"
     )
 
 
@@ -154,6 +153,5 @@ def _unresponsive_message(
         f"{paths_text} on {host} is on storage that other hosts see, and {names} may need it and "
         "cannot be asked, so nothing is changed; wait until all hosts answer; if a host is lost: "
         f"salt-run virt.disallow {shlex.quote(lost_host)}; or if none of its VMs needs the files, "
-        "give "
-        "force=True"
+        "give force=True"
     )
