@@ -92,12 +92,12 @@ def judge_volume(
     pool: str,
     name: str,
     *but: str,
-    elsewhere: OtherHostsUsage | None = None,
+    other_hosts: OtherHostsUsage | None = None,
 ) -> Verdict:
     """Return whether a policy allows the use of a volume, by whichever name it is referenced."""
     path = diskvolumes.path_of(conn, pool, name)
     going = [path] if path.startswith("/") else []
-    index = usage.index(conn, settings, but=but, going=going, other_hosts=elsewhere)
+    index = usage.index(conn, settings, but=but, going=going, other_hosts=other_hosts)
     return index.verdict(policy, f"{pool}/{name}", path)
 
 
@@ -135,7 +135,7 @@ def judge_deletion(
     settings: HostSettings,
     pool: str,
     names: Sequence[str],
-    elsewhere: OtherHostsUsage | None = None,
+    other_hosts: OtherHostsUsage | None = None,
     policy: Policy = policies.VOLUME,
     but: Collection[str] = (),
     going: Collection[str] = (),
@@ -144,7 +144,7 @@ def judge_deletion(
     """
     Return whether volumes may be deleted or written over without spoiling files based on them.
 
-    elsewhere
+    other_hosts
         Other hosts' usage of volumes that they see. Defaults to nothing.
     policy
         The intended use. Defaults to deletion.
@@ -166,7 +166,7 @@ def judge_deletion(
         settings,
         going=[path for path in (*paths.values(), *going) if path.startswith("/")],
         readable={*but, *_find_users(conn, pool, names)} if names else (),
-        other_hosts=elsewhere,
+        other_hosts=other_hosts,
     )
     verdicts = [index.verdict(policy, f"{pool}/{name}", path) for name, path in paths.items()]
     quoted_names = " ".join(map(shlex.quote, (pool, *names[:1])))
@@ -233,12 +233,12 @@ def judge_resize(
     settings: HostSettings,
     pool: str,
     name: str,
-    elsewhere: OtherHostsUsage,
+    other_hosts: OtherHostsUsage,
     is_cut: bool,
 ) -> list[Verdict]:
     """Return whether a volume may be resized; shrinking would spoil the disks based on it."""
     if is_cut:
-        call_arguments = (conn, settings, pool, [name], elsewhere, policies.FILL)
+        call_arguments = (conn, settings, pool, [name], other_hosts, policies.FILL)
         return judge_deletion(*call_arguments, call="virt.volume_resize")
     refuse_open(conn, settings, pool, [name])
     return []
@@ -271,10 +271,10 @@ def get_deletion_lock(
 
 
 def judge_wipe(
-    conn: Any, settings: HostSettings, pool: str, name: str, elsewhere: OtherHostsUsage
+    conn: Any, settings: HostSettings, pool: str, name: str, other_hosts: OtherHostsUsage
 ) -> list[Verdict]:
     """Return whether a volume may be wiped: no VM has it as a disk or in a backing chain."""
-    verdicts = [judge_volume(conn, settings, policies.WIPE, pool, name, elsewhere=elsewhere)]
+    verdicts = [judge_volume(conn, settings, policies.WIPE, pool, name, other_hosts=other_hosts)]
     quoted_names = " ".join(map(shlex.quote, (pool, name)))
     sharing.refuse_unasked(
         verdicts, "nothing is wiped", f"salt-run virt.volume_wipe HOST {quoted_names}"
@@ -289,7 +289,7 @@ def remove(
     *,
     vm: str | None = None,
     is_late: bool = False,
-    elsewhere: OtherHostsUsage | None = None,
+    other_hosts: OtherHostsUsage | None = None,
 ) -> None:
     """
     Delete volumes, except those in use by now; missing volumes are fine.
@@ -300,7 +300,7 @@ def remove(
     is_late
         Whether the job that recorded the volumes was interrupted: in a shared pool another host may
         have made a volume of the same name since. Defaults to False.
-    elsewhere
+    other_hosts
         Other hosts' usage of volumes that they see. Defaults to nothing.
 
     Raises StorageError if a volume cannot be deleted; the others are deleted all the same.
@@ -315,7 +315,7 @@ def remove(
             )
             continue
         policy = policies.DELETE if vm is None else policies.UNDO
-        verdict = judge_volume(conn, settings, policy, pool, name, elsewhere=elsewhere)
+        verdict = judge_volume(conn, settings, policy, pool, name, other_hosts=other_hosts)
         verdict = verdict if vm is None else verdict.without(policies.COMING, vm)
         if not verdict.is_free:
             log.warning(

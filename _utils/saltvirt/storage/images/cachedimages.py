@@ -50,7 +50,7 @@ def read_look(look_path: Path) -> dict[str, Any]:
 def find_users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
     """Return ``{digest: names}`` of the VMs and files that use cached images."""
     out: dict[str, set[str]] = {}
-    for path, reference in usage.index(conn, settings).every(policies.PRUNE):
+    for path, reference in usage.index(conn, settings).all_references(policies.PRUNE):
         digest = cache.digest_of(settings, path)
         if digest:
             out.setdefault(digest, set()).add(_describe_user(reference))

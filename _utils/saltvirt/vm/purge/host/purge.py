@@ -176,7 +176,7 @@ def _remove(
             unfinished.remove(settings, index, policies.DELETE, paths, drop)
             volumes = locked_record.now.read(PurgeFacts).volumes or []
             if not drop.stays(volumes):
-                vmvolumes.remove(conn, settings, volumes, elsewhere=elsewhere)
+                vmvolumes.remove(conn, settings, volumes, other_hosts=elsewhere)
     except StorageError as exc:
         raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
 
