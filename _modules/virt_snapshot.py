@@ -174,7 +174,7 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
     settings = _settings("virt.revert_snapshot", kwargs)
 
     def revert(elsewhere):
-        options = {"with_cleanup": with_cleanup, "elsewhere": elsewhere}
+        options = {"with_cleanup": with_cleanup, "other_hosts": elsewhere}
         connection = connect.open_connection(settings, readonly=False)
         with connection as conn, startlock.allow_start(conn, settings, name):
             plan, verdicts = snapshotted.plan_revert(conn, settings, name, vm_snapshot, **options)

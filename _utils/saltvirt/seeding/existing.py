@@ -98,10 +98,7 @@ def _prepare_install(
     source, content = installing.source(context.settings, None), None
     packages: tuple[Package, ...] = ()
     if not source or any("{arch}" in url for url in source):
-        job = {"action": "look", "path": str(path), "format": fmt}
-        content = inspection.parse_content(
-            appliance.run(job, **inspection.limits(context.settings))
-        )
+        content = inspection.parse_content(inspection.look_into(context.settings, str(path), fmt))
     if not source:
         packages = provided.find_suitable(context, content, "base")
     if not (source or packages or installing.uses_network(context.settings)):
