@@ -48,7 +48,7 @@ class Authorities:
             for use, (subfolder, name) in USES.items()
         }
 
-    def of(self, purpose: str) -> store.Store:
+    def store_for(self, purpose: str) -> store.Store:
         """Return the CA that signs for a purpose."""
         return self.stores[use_of(purpose)]
 

@@ -29,7 +29,7 @@ _NAME = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownHosts:
     """
     The master's knowledge, to judge the report of a host.
 
@@ -37,7 +37,7 @@ class Known:
         Ids of the other minions: the names of accepted keys.
     assigned
         Other minions' ids, and the names that ``virt:pki:names`` gives to other hosts.
-    said
+    reported
         Names and addresses that other hypervisors report. Guests' reports do not count.
     holders
         ``{name or address: hypervisor}`` of issued certificates, the asking host's, too.
@@ -45,17 +45,17 @@ class Known:
 
     ids: frozenset[str] = frozenset()
     assigned: frozenset[str] = frozenset()
-    said: frozenset[str] = frozenset()
+    reported: frozenset[str] = frozenset()
     holders: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_reports(
         cls,
         ids: Iterable[str] = (),
         hypervisors: Mapping[str, Mapping[str, Any]] | None = None,
         names: Iterable[Iterable[str]] = (),
         holders: Mapping[str, str] | None = None,
-    ) -> "Known":
+    ) -> "KnownHosts":
         """Return the knowledge of others' ids, ``{hypervisor: grains}`` and configured names."""
         ids = frozenset(ids)
         assigned_texts = {minion_id.lower() for minion_id in ids} | {
@@ -67,22 +67,22 @@ class Known:
         return cls(
             ids=ids,
             assigned=frozenset(assigned_texts),
-            said=frozenset(reported_texts),
+            reported=frozenset(reported_texts),
             holders=holders or {},
         )
 
-    def leaves(self, minion_id: str, text: str) -> bool:
+    def allows(self, minion_id: str, text: str) -> bool:
         """Return whether a host may be certified for a name or an address that it reports."""
         holder = self.holders.get(text)
         if text in self.assigned:
             return False
-        return holder == minion_id or (holder is None and text not in self.said)
+        return holder == minion_id or (holder is None and text not in self.reported)
 
 
 def subjects(
     minion_id: str,
     grains: Mapping[str, Any],
-    known_hosts: Known,
+    known_hosts: KnownHosts,
     extra: Iterable[str] = (),
 ) -> tuple[list[str], list[str]]:
     """
@@ -109,11 +109,11 @@ def subjects(
     ]
     names = [
         own_name,
-        *(candidate for candidate in reported_names if known_hosts.leaves(minion_id, candidate)),
+        *(candidate for candidate in reported_names if known_hosts.allows(minion_id, candidate)),
         *names,
     ]
     reported_addresses = [
-        address for address in reachable(grains) if known_hosts.leaves(minion_id, address)
+        address for address in reachable(grains) if known_hosts.allows(minion_id, address)
     ]
     return list(dict.fromkeys(names)), list(dict.fromkeys([*reported_addresses, *addresses]))
 

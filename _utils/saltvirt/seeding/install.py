@@ -21,7 +21,7 @@ _NO_SOURCE = (
     "virt:seed:install_network: True to let the guest's own repositories be used"
 )
 # For a disk that was not inspected: the worker refuses the disk only if it has no minion.
-REFUSED = Installation(kind="refused", why=_NO_SOURCE)
+REFUSED = Installation(kind="refused", refusal=_NO_SOURCE)
 
 
 def source(settings: HostSettings, requested_source: object) -> tuple[str, ...] | None:

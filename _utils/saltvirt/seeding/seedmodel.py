@@ -67,7 +67,7 @@ class Installation:
         The file server's environment for the ``urls``, if it is not the image's.
     script
         The script that the guest runs when it boots, if the worker puts it there.
-    why
+    refusal
         The reason for a refusal.
     network
         The worker's appliance gets a network.
@@ -79,7 +79,7 @@ class Installation:
     saltenv: str | None = None
     files: tuple[tuple[str, str], ...] = ()
     script: str | None = None
-    why: str | None = None
+    refusal: str | None = None
     network: bool = False
 
     def to_job(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Installation:
             "kind": self.kind,
             "files": list(self.files),
             "script": self.script,
-            "why": self.why,
+            "refusal": self.refusal,
         }
 
 

@@ -67,7 +67,7 @@ def submit(context: Context, name: str, public: str | None) -> None:
     token = path.read_text()
     path.unlink()
     if context.ask is None:
-        raise SeedError(f"nobody can ask the master to accept the key of {name!r}")
+        raise SeedError(f"this host cannot ask the master to accept the key of {name!r}")
     answer = context.ask(context.opts, {"virtkey": {"name": name, "key": public, "token": token}})
     answer = answer.get("virtkey") or {}
     if answer.get(name) is not True:

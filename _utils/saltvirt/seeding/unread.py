@@ -39,8 +39,8 @@ def _find_warnings(
         )
     if has_ssh_keys and not content.has_ssh_server:
         yield (
-            f"ssh_authorized_keys let nobody in yet: {image} has no SSH server; install one in it, "
-            "or by user_data (packages: [openssh-server])"
+            f"ssh_authorized_keys let no user in yet: {image} has no SSH server; install one in "
+            "it, or by user_data (packages: [openssh-server])"
         )
 
 

@@ -370,8 +370,9 @@ def find_not_loaded(conn: Any) -> dict[str, str]:
     definition_paths = sorted(_DEFINITIONS.glob("*.xml"))
     loaded_names = set(query.names(conn)) if definition_paths else set()
     return {
-        path.stem: f"libvirt has not loaded {path}, so nobody knows which files that VM uses; its "
-        "log says why: mend that and restart it, or move the file away if it is not a VM's"
+        path.stem: f"libvirt has not loaded {path}, so this host cannot tell which files that VM "
+        "uses; its log says why: mend that and restart it, or move the file away if it is not a "
+        "VM's"
         for path in definition_paths
         if path.stem not in loaded_names and path.exists()
     }

@@ -52,14 +52,14 @@ def reasons(conn: Any, settings: HostSettings, exclude: str | None = None) -> di
 
 def _file_reason(name: str, path: str, reason: str) -> str:
     return (
-        f"nobody knows what disk {path} of VM {name!r} is based on, as it {reason}; or if it is "
-        "gone for good, remove that VM (virt.purge), or the disk from it (virt.update)"
+        f"this host cannot tell what disk {path} of VM {name!r} is based on, as it {reason}; or if "
+        "it is gone for good, remove that VM (virt.purge), or the disk from it (virt.update)"
     )
 
 
 def _pool_reason(name: str, volume: str) -> str:
     return (
-        f"nobody knows what volume {volume} of VM {name!r} is based on, as this host has no such "
+        f"this host cannot tell what volume {volume} of VM {name!r} is based on, as it has no such "
         "pool: define it again (virt.pool_running); or if it is gone for good, remove that VM "
         "(virt.purge), or the disk from it (virt.update)"
     )

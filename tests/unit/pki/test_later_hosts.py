@@ -97,7 +97,7 @@ def test_a_host_that_asks_for_thousands_of_names_is_known_to_have_more(place):
         known = known.with_names([*names, LATER] if number == 0 else names, until, NOW)
 
     assert len(known.certified) <= 1001 and LATER not in known.certified
-    assert enrolled.MORE in known.has(NOW)
+    assert enrolled.MORE in known.certified_names(NOW)
     ask(place, SQUATTER, grains=CLAIM)
     register.write(SQUATTER, known)
     ask(place, LATER, grains=OWN, others={SQUATTER: {}})
@@ -119,10 +119,10 @@ def test_a_host_gets_so_many_certificates_in_a_day_and_no_more(place):
 def test_without_an_option_that_is_100_times_or_as_often_as_in_an_hour(options, most):
     known = enrolled.Enrolled()
     for number in range(most):
-        known = known.counted("hyper1", NOW + number * timedelta(minutes=5), options)
+        known = known.with_request("hyper1", NOW + number * timedelta(minutes=5), options)
 
     with pytest.raises(ca.PkiError, match=f"{most} times within a"):
-        known.counted("hyper1", NOW + most * timedelta(minutes=5), options)
+        known.with_request("hyper1", NOW + most * timedelta(minutes=5), options)
 
 
 def test_a_damaged_record_of_a_host_is_named(place):

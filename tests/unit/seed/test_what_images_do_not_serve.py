@@ -92,7 +92,7 @@ def warned(found, asked="auto", *, has_ssh_keys=True):
 def test_keys_for_an_image_without_an_ssh_server_are_warned_of():
     for asked in ("auto", "guestfs"):
         (line,) = warned(replace(DEBIAN, has_ssh_server=False), asked)
-        assert line.startswith("ssh_authorized_keys let nobody in yet: image /a.qcow2 has no SSH")
+        assert line.startswith("ssh_authorized_keys let no user in yet: image /a.qcow2 has no SSH")
         assert "\n" not in line
     assert warned(replace(DEBIAN, has_ssh_server=False), has_ssh_keys=False) == ()
 

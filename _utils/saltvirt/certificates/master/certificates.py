@@ -198,7 +198,7 @@ def revoke_hosts(opts: Mapping[str, Any], hosts: Collection[str], now: datetime)
     for host in sorted(filter(policy.is_name, hosts)):
         try:
             # The lock lets a pending request of the host end first, so its certificate is revoked.
-            with Register(authorities.folder).turn(host):
+            with Register(authorities.folder).hold_lock(host):
                 rows = [row for row in list_certificates(authorities, now) if row["host"] == host]
                 serials += _revoke_valid(opts, rows, now)
         except OSError as error:

@@ -104,7 +104,7 @@ def accept_key(
         record = json.loads(path.read_text())
     except FileNotFoundError:
         raise MasterError(
-            f"nobody authorized {host} to submit a key of {name!r}, or it was used already"
+            f"{host} has no authorization to submit a key of {name!r}, or has used it already"
         ) from None
     if record["host"] != host:
         raise MasterError(f"{host} may not submit a key of {name!r}: another host may")

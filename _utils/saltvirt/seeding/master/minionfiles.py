@@ -292,7 +292,7 @@ def _download(cloud: Cloud, request: MinionRequest, place: Path, name: str) -> s
             raise MasterError(
                 f"{name} is not what its checksum says: its SHA-256 is {actual_sha256[:16]}..., "
                 f"not {sha256[:16]}...; try again, or ask the operator of "
-                f"{arguments.hide_credentials(site.where)}"
+                f"{arguments.hide_credentials(site.location)}"
             )
         part.chmod(0o644)
         files.make_durable(part)

@@ -122,7 +122,7 @@ def prune(
             )
         drop = prepare_drop(conn, settings)
         result = removal.remove(settings, unused_digests, lambda: find_users(conn, settings), drop)
-    return _build_answer(result.removed, {**users_by_digest, **result.kept})
+    return _build_answer(result.removed, {**users_by_digest, **result.kept_users})
 
 
 def begin(conn: Any, settings: HostSettings, digests: Iterable[str] | None) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def end(conn: Any, settings: HostSettings, digests: Collection[str]) -> dict[str
             raise
         users_by_digest = find_users(conn, settings)
         result = removal.end(settings, digests, users_by_digest, prepare_drop(conn, settings))
-    return _build_answer(result.removed, result.kept)
+    return _build_answer(result.removed, result.kept_users)
 
 
 def prepare_drop(conn: Any, settings: HostSettings) -> Callable[[str], None]:

@@ -29,7 +29,7 @@ class RemovalResult:
     """The bytes of removed images, and the users of kept images, by digest."""
 
     removed: Mapping[str, int]
-    kept: _Users
+    kept_users: _Users
 
 
 def remove(
@@ -106,7 +106,7 @@ def end(
             kept_users[digest] = users_by_digest.get(digest, ["a disk that is being made"])
         else:
             removed_bytes[digest] = size_bytes
-    return RemovalResult(removed=removed_bytes, kept=kept_users)
+    return RemovalResult(removed=removed_bytes, kept_users=kept_users)
 
 
 def _remove_unused(settings: HostSettings, digest: str, drop: Callable[[str], None]) -> int | None:

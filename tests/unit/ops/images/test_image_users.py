@@ -140,7 +140,7 @@ def test_a_disk_made_over_an_image_that_goes_is_refused(host, tmp_path):
             removal.refuse_removed(settings, path)
         return {}
 
-    assert removal.remove(settings, [digest], look, os.unlink).kept == {}
+    assert removal.remove(settings, [digest], look, os.unlink).kept_users == {}
     assert sorted(one.name for one in cache.ensure_folder(settings).iterdir()) == ["index.json"]
 
 
@@ -159,7 +159,9 @@ def test_an_image_that_is_fetched_again_meanwhile_stays(host, tmp_path):
 
     done = removal.remove(settings, [digest], look, os.unlink)
 
-    assert done.kept == {digest: ["a disk that is being made"]} and cache.find(settings, digest)
+    assert done.kept_users == {digest: ["a disk that is being made"]} and cache.find(
+        settings, digest
+    )
     removal.sweep(settings)
     assert cache.find(settings, digest), "its older note is not brought back"
 
@@ -206,7 +208,7 @@ def test_a_removal_that_another_host_of_the_folder_has_just_begun_is_left_alone(
 
     assert cache.find(settings, digest) is None
     done = removal.end(other, [digest], {}, os.unlink)
-    assert list(done.removed) == [digest] and done.kept == {}
+    assert list(done.removed) == [digest] and done.kept_users == {}
 
 
 def test_a_chain_that_ends_in_it_uses_it_wherever_its_files_are(host, tmp_path):

@@ -62,7 +62,7 @@ def make_sure(tree: Any, system: dict[str, Any], install: dict[str, Any] | None)
     if install["kind"] == "boot":
         return
     if install["kind"] == "refused":
-        raise Refused(install["why"])
+        raise Refused(install["refusal"])
     _KINDS[install["kind"]](tree, system, install)
     if not identity.has_minion(tree):
         raise Refused(
