@@ -28,7 +28,7 @@ def find_needed(conn: Any, settings: HostSettings, name: str, paths: Sequence[st
     if not _can_read_files(settings):
         _refuse_unreadable_trash(conn, name)
         return set()
-    index = usage.index(conn, settings, but=[name], going=paths)
+    index = usage.index(conn, settings, excluded_vms=[name], removed_files=paths)
     verdicts = index.verdicts(policies.CLOUD, paths)
     sharing.refuse_unasked(
         verdicts.values(), "nothing is removed", f"salt-run virt.purge {shlex.quote(name)}"

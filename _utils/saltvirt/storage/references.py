@@ -61,14 +61,14 @@ class Host:
 
     conn
         The connection to its libvirt, None on a host without libvirt.
-    but
+    excluded_vms
         VMs that do not count as users, such as the VM that is purged.
     record_exempt
-        VMs with records and kept definitions that do not count, beside those of ``but``.
-    going
+        VMs with records and kept definitions that do not count, beside those of ``excluded_vms``.
+    removed_files
         Files that are removed together: their backing files do not count.
     snapshots_going
-        Snapshots of the VMs of ``but`` that are deleted.
+        Snapshots of the VMs of ``excluded_vms`` that are deleted.
     folders
         Folders to search for overlays that no VM has, beside the folders of disks.
     searched_folders
@@ -79,9 +79,9 @@ class Host:
 
     conn: Any
     settings: HostSettings
-    but: Collection[str] = ()
+    excluded_vms: Collection[str] = ()
     record_exempt: Collection[str] = ()
-    going: Collection[str] = ()
+    removed_files: Collection[str] = ()
     snapshots_going: Collection[str] = ()
     folders: Collection[Path] = ()
     searched_folders: Collection[Path] = ()
@@ -112,12 +112,12 @@ class Host:
     @cached_property
     def record_exempt_vms(self) -> set[str]:
         """The VMs with records and kept definitions that do not count."""
-        return {*self.but, *self.record_exempt}
+        return {*self.excluded_vms, *self.record_exempt}
 
     @cached_property
     def removed_paths(self) -> set[str]:
         """The removed files' paths, as given and resolved."""
-        return {name for path in self.going for name in (path, os.path.realpath(path))}
+        return {name for path in self.removed_files for name in (path, os.path.realpath(path))}
 
     def all_references(self, source: str) -> Iterator[tuple[str, Reference]]:
         """Yield ``(path or POOL/VOLUME, reference)`` of a source; a file can have several."""
@@ -137,7 +137,7 @@ class Host:
 
 def _disks(host: Host) -> PathReferences:
     for vm, paths in sorted(host.disks.items()):
-        if vm not in host.but:
+        if vm not in host.excluded_vms:
             for path in sorted(paths):
                 yield path, _build_reference(policies.DISK, vm, _DISK)
 
@@ -156,7 +156,7 @@ def _backing(host: Host) -> PathReferences:
     if host.conn is None:
         return
     for vm, paths in sorted(lifecycle.overlays_by_vm(host.conn).items()):
-        if vm in host.but:
+        if vm in host.excluded_vms:
             continue
         # libvirt knows a disk's backing chain only while its domain runs.
         for path in (
@@ -174,7 +174,7 @@ def _pool_volumes(host: Host, source: str) -> PathReferences:
     is_disk = source == policies.POOL_DISK
     find_users = volumes.users if is_disk else volumes.find_backing_users
     for place, vms in find_users(host.conn).items() if host.conn is not None else ():
-        for vm in sorted(vms.difference(host.but)):
+        for vm in sorted(vms.difference(host.excluded_vms)):
             yield "/".join(place), _build_reference(source, vm, _DISK if is_disk else _BACKING)
 
 
@@ -183,7 +183,7 @@ def _snapshots(host: Host, source: str) -> PathReferences:
     is_external = source in (policies.SNAPSHOT, policies.OWN_SNAPSHOT)
     is_own = source in _OWN_TEXTS
     for vm, vm_snapshots in sorted(host.snapshots_by_vm.items()):
-        if (vm in host.but) != is_own:
+        if (vm in host.excluded_vms) != is_own:
             continue
         disks = set(map(os.path.realpath, host.disks.get(vm, ())))
         for snapshot in vm_snapshots:
@@ -210,7 +210,7 @@ def _find_revert_files(conn: Any, snapshot: Snapshot, disks: Collection[str]) ->
 
 def _saved_states(host: Host) -> PathReferences:
     for vm in sorted(lifecycle.saved(host.conn)) if host.conn is not None else ():
-        for path in sorted(host.disks.get(vm, ())) if vm not in host.but else ():
+        for path in sorted(host.disks.get(vm, ())) if vm not in host.excluded_vms else ():
             yield path, _build_reference(policies.SAVED, vm, _SAVED)
 
 
@@ -227,7 +227,7 @@ def _kept_definitions(host: Host) -> PathReferences:
 def _boot_references(host: Host) -> PathReferences:
     for definition in query.definitions(host.conn, with_next=True) if host.conn is not None else ():
         for root in (definition.root, definition.next_root):
-            for path in _boot_files(root) if definition.name not in host.but else ():
+            for path in _boot_files(root) if definition.name not in host.excluded_vms else ():
                 yield path, _build_reference(policies.BOOT, definition.name, _BOOT)
 
 

@@ -62,7 +62,9 @@ def plan_revert(
     # Reverting to an external snapshot writes into new files above the snapshot's.
     if not plan.target.is_external:
         files = [lifecycle.find_disk_file(conn, path) for path in plan.target.reverted]
-        index = usage.index(conn, settings, but=[vm], going=files, other_hosts=other_hosts)
+        index = usage.index(
+            conn, settings, excluded_vms=[vm], removed_files=files, other_hosts=other_hosts
+        )
         verdicts = [(plan.to, index.verdict(policies.REVERT, path)) for path in files]
         _refuse(vm, verdicts, call)
         _refuse_number(vm, plan.target)
@@ -103,8 +105,8 @@ def _judge_merges(
     index = usage.index(
         conn,
         settings,
-        but=[vm],
-        going=sorted(files),
+        excluded_vms=[vm],
+        removed_files=sorted(files),
         # Snapshots are deleted newest first: an internal one goes before the file that holds it.
         snapshots_going={snapshot.name for snapshot in chosen_snapshots},
         other_hosts=other_hosts,

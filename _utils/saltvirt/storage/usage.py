@@ -41,7 +41,7 @@ class Index:
     A host's references, read on demand; use it under the host's lock.
 
     doubt_exempt
-        VMs that may have unreadable backing chains, beside those of ``host.but``.
+        VMs that may have unreadable backing chains, beside those of ``host.excluded_vms``.
     other_hosts
         The other hosts' answers about files on storage that they see, from the master.
     """
@@ -170,7 +170,7 @@ class Index:
     @cached_property
     def doubt_exempt_vms(self) -> set[str]:
         """The VMs that may have unreadable backing chains."""
-        return {*self.host.but, *self.doubt_exempt}
+        return {*self.host.excluded_vms, *self.doubt_exempt}
 
 
 def _is_asked(source: str, names: list[str]) -> bool:
@@ -211,40 +211,38 @@ def index(
     conn: Any,
     settings: HostSettings,
     *,
-    but: Collection[str] = (),
-    skip_records_of: Collection[str] = (),
-    going: Collection[str] = (),
+    excluded_vms: Collection[str] = (),
+    record_exempt: Collection[str] = (),
+    removed_files: Collection[str] = (),
     snapshots_going: Collection[str] = (),
-    readable: Collection[str] = (),
+    doubt_exempt: Collection[str] = (),
     other_hosts: OtherHostsUsage | None = None,
     beside_files: Iterable[str] = (),
-    seen_folders: Collection[Path] = (),
+    searched_folders: Collection[Path] = (),
     uuid: str | None = None,
 ) -> Index:
     """
     Return the index of a host; sources are read on demand, and nothing is left out by default.
 
-    conn, but, going, snapshots_going, uuid
-        As :class:`saltvirt.storage.references.Host` has them.
-    skip_records_of, seen_folders
-        Its ``record_exempt`` and ``searched_folders``.
-    readable, other_hosts
-        As :class:`Index` has them; ``readable`` is its ``doubt_exempt``.
+    doubt_exempt, other_hosts
+        As :class:`Index` has them; the others as :class:`saltvirt.storage.references.Host`.
     beside_files
         Files in folders that are searched for overlays of no VM, too.
     """
     folders = {
-        Path(os.path.realpath(path)).parent for path in (*beside_files, *going) if path[:1] == "/"
+        Path(os.path.realpath(path)).parent
+        for path in (*beside_files, *removed_files)
+        if path.startswith("/")
     }
     host = Host(
         conn=conn,
         settings=settings,
-        but=but,
-        record_exempt=skip_records_of,
-        going=going,
+        excluded_vms=excluded_vms,
+        record_exempt=record_exempt,
+        removed_files=removed_files,
         snapshots_going=snapshots_going,
         folders=folders,
-        searched_folders=seen_folders,
+        searched_folders=searched_folders,
         uuid=uuid,
     )
-    return Index(host=host, doubt_exempt=readable, other_hosts=other_hosts or OtherHostsUsage())
+    return Index(host=host, doubt_exempt=doubt_exempt, other_hosts=other_hosts or OtherHostsUsage())

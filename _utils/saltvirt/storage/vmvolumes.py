@@ -91,13 +91,19 @@ def judge_volume(
     policy: Policy,
     pool: str,
     name: str,
-    *but: str,
+    *excluded_vms: str,
     other_hosts: OtherHostsUsage | None = None,
 ) -> Verdict:
     """Return whether a policy allows the use of a volume, by whichever name it is referenced."""
     path = diskvolumes.path_of(conn, pool, name)
-    going = [path] if path.startswith("/") else []
-    index = usage.index(conn, settings, but=but, going=going, other_hosts=other_hosts)
+    removed_files = [path] if path.startswith("/") else []
+    index = usage.index(
+        conn,
+        settings,
+        excluded_vms=excluded_vms,
+        removed_files=removed_files,
+        other_hosts=other_hosts,
+    )
     return index.verdict(policy, f"{pool}/{name}", path)
 
 
@@ -137,8 +143,8 @@ def judge_deletion(
     names: Sequence[str],
     other_hosts: OtherHostsUsage | None = None,
     policy: Policy = policies.VOLUME,
-    but: Collection[str] = (),
-    going: Collection[str] = (),
+    doubt_exempt: Collection[str] = (),
+    removed_files: Collection[str] = (),
     call: str = "virt.volume_delete",
 ) -> list[Verdict]:
     """
@@ -148,10 +154,10 @@ def judge_deletion(
         Other hosts' usage of volumes that they see. Defaults to nothing.
     policy
         The intended use. Defaults to deletion.
-    but
+    doubt_exempt
         VMs with backing chains that need not be readable, beside the VMs that use these volumes.
         Defaults to none.
-    going
+    removed_files
         Files removed together with the volumes; their own references do not count. Defaults to
         none.
     call
@@ -164,8 +170,8 @@ def judge_deletion(
     index = usage.index(
         conn,
         settings,
-        going=[path for path in (*paths.values(), *going) if path.startswith("/")],
-        readable={*but, *_find_users(conn, pool, names)} if names else (),
+        removed_files=[path for path in (*paths.values(), *removed_files) if path.startswith("/")],
+        doubt_exempt={*doubt_exempt, *_find_users(conn, pool, names)} if names else (),
         other_hosts=other_hosts,
     )
     verdicts = [index.verdict(policy, f"{pool}/{name}", path) for name, path in paths.items()]
@@ -182,11 +188,13 @@ def refuse_deletion(
     settings: HostSettings,
     pool: str,
     names: Sequence[str],
-    but: Collection[str] = (),
-    going: Collection[str] = (),
+    doubt_exempt: Collection[str] = (),
+    removed_files: Collection[str] = (),
 ) -> None:
     """Raise StorageError if a volume must not be deleted; see :func:`judge_deletion`."""
-    for verdict in judge_deletion(conn, settings, pool, names, but=but, going=going):
+    for verdict in judge_deletion(
+        conn, settings, pool, names, doubt_exempt=doubt_exempt, removed_files=removed_files
+    ):
         verdict.refuse(f"volume {verdict.path} stays")
 
 
@@ -257,14 +265,16 @@ def get_deletion_lock(
         its volumes.
     """
     users = _find_users(conn, pool, volume_names)
-    going = [diskvolumes.path_of(conn, pool, name) for name in volume_names]
+    removed_files = [diskvolumes.path_of(conn, pool, name) for name in volume_names]
 
     @contextmanager
     def hold_volumes(names: Sequence[str]) -> Iterator[None]:
         with reservations.host_lock(settings):
             for name in names:
                 volumes_.refuse_running(conn, pool, name)
-            refuse_deletion(conn, settings, pool, names, but=users, going=going)
+            refuse_deletion(
+                conn, settings, pool, names, doubt_exempt=users, removed_files=removed_files
+            )
             yield
 
     return hold_volumes

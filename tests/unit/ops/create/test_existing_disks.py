@@ -267,7 +267,7 @@ def test_what_is_on_record_for_another_is_refused(hypervisor, purpose, phase, fa
             hypervisor.init("a", disks=[{"name": "b_c", "size": 8}])
         if purpose == "build":
             # Nor is it removed by whoever removes another's of that name.
-            index = usage.index(conn, hypervisor.settings, but=["x"])
+            index = usage.index(conn, hypervisor.settings, excluded_vms=["x"])
             kept = unfinished.remove(hypervisor.settings, index, policies.UNDO, [str(path)])
             assert kept == []
     assert path.exists()

@@ -78,7 +78,7 @@ def test_a_file_that_is_being_made_for_another_stays(hypervisor, purpose, caplog
     with hypervisor.libvirt() as conn:
 
         def removed(name, paths):
-            index = usage.index(conn, hypervisor.settings, but=[name], going=paths)
+            index = usage.index(conn, hypervisor.settings, excluded_vms=[name], removed_files=paths)
             return unfinished.remove(hypervisor.settings, index, policies.UNDO, paths)
 
         paths = [str(path) for path in (mine, its, linked)]

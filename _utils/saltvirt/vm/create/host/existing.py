@@ -213,7 +213,7 @@ def adopt(conn: Any, name: str) -> None:
 def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[str]) -> None:
     """Raise StorageError if anything but a VM's own record uses a file that the VM is to get."""
     paths = list(paths)
-    index = usage.index(conn, settings, readable=[name], beside_files=_add_real_paths(paths))
+    index = usage.index(conn, settings, doubt_exempt=[name], beside_files=_add_real_paths(paths))
     for path in paths:
         verdict = index.verdict(policies.TAKE, path)
         # The VM's own build record names the files, too.

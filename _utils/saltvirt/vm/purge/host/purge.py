@@ -346,7 +346,7 @@ def find_shared_files(
 def find_own_files(conn: Any, settings: HostSettings, name: str, removables: bool) -> list[str]:
     """Return the files that belong to a VM alone, according to its current XML."""
     files = _find_candidates(conn, settings, name, removables)
-    index = usage.index(conn, settings, but=[name], going=files)
+    index = usage.index(conn, settings, excluded_vms=[name], removed_files=files)
     return [path for path in files if not index.verdict(policies.DELETE, path).used_by]
 
 
@@ -367,7 +367,9 @@ def _find_unused(
     conn: Any, settings: HostSettings, name: str, paths: list[str], elsewhere: OtherHostsUsage
 ) -> list[str]:
     """Return the files that a purge removes; raise AskAll if other hosts may need any of them."""
-    index = usage.index(conn, settings, but=[name], going=paths, other_hosts=elsewhere)
+    index = usage.index(
+        conn, settings, excluded_vms=[name], removed_files=paths, other_hosts=elsewhere
+    )
     verdicts = list(index.verdicts(policies.DELETE, paths).values())
     sharing.refuse_unasked(
         [verdict for verdict in verdicts if not seedfiles.is_seed(verdict.path)],

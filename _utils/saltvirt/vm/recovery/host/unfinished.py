@@ -275,9 +275,14 @@ def index_without(
 
     If a VM of that name is defined, it is another VM, and its references count.
     """
-    but = [] if lifecycle.is_defined(conn, name) else [name]
+    excluded_vms = [] if lifecycle.is_defined(conn, name) else [name]
     return usage.index(
-        conn, settings, but=but, skip_records_of=[name], going=paths, other_hosts=elsewhere
+        conn,
+        settings,
+        excluded_vms=excluded_vms,
+        record_exempt=[name],
+        removed_files=paths,
+        other_hosts=elsewhere,
     )
 
 
