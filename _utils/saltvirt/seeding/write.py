@@ -86,7 +86,7 @@ def seed_disk(
     job = _job("seed", path, fmt, install, content)
     job |= {"via": via, "files": files_of(identity), "ssh_keys": list(identity.ssh_keys)}
     job["is_another"] = identity.is_another
-    return _run_job(context, job, use_kvm)
+    return run_job(context, job, use_kvm=use_kvm)
 
 
 def install_minion(
@@ -99,7 +99,7 @@ def install_minion(
     use_kvm: bool = False,
 ) -> Inspection:
     """Put a minion without an identity into a disk, in an appliance; return the content."""
-    return _run_job(context, _job("install", path, fmt, install, content), use_kvm)
+    return run_job(context, _job("install", path, fmt, install, content), use_kvm=use_kvm)
 
 
 def _job(
@@ -120,7 +120,8 @@ def _job(
     }
 
 
-def _run_job(context: Context, job: dict[str, Any], use_kvm: bool) -> Inspection:
+def run_job(context: Context, job: dict[str, Any], *, use_kvm: bool = False) -> Inspection:
+    """Run a worker's job on a disk; return the content of the disk afterwards."""
     limits = inspection.limits(context.settings)
     if job["via"] != GUESTFS.name:
         # The worker needs only the standard library here, which the minion's interpreter has.

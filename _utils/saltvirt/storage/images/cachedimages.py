@@ -180,8 +180,16 @@ def _classify_images(
         )
     _refuse_unknown(conn, settings)
     images_by_digest = list_images(conn, settings)
-    return images_by_digest, *_split_by_use(
-        images_by_digest, images_by_digest if digests is None else digests
+    chosen_digests = images_by_digest if digests is None else digests
+    users_by_digest = {
+        digest: images_by_digest[digest]["users"]
+        for digest in chosen_digests
+        if digest in images_by_digest
+    }
+    return (
+        images_by_digest,
+        {digest: user_names for digest, user_names in users_by_digest.items() if user_names},
+        [digest for digest, user_names in users_by_digest.items() if not user_names],
     )
 
 
@@ -195,20 +203,6 @@ def _build_answer(
             for digest, user_names in users_by_digest.items()
         },
     }
-
-
-def _split_by_use(
-    images_by_digest: Mapping[str, Mapping[str, Any]], digests: Iterable[str]
-) -> tuple[dict[str, Collection[str]], list[str]]:
-    """Return ``({digest: users}, unused digests)`` of those digests that are images here."""
-    users_by_digest = {
-        digest: images_by_digest[digest]["users"]
-        for digest in digests
-        if digest in images_by_digest
-    }
-    return {digest: user_names for digest, user_names in users_by_digest.items() if user_names}, [
-        digest for digest, user_names in users_by_digest.items() if not user_names
-    ]
 
 
 def _refuse_unknown(conn: Any, settings: HostSettings) -> None:
