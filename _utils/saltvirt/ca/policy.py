@@ -3,8 +3,8 @@
 import ipaddress
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.ca.ca import PkiError
@@ -43,32 +43,27 @@ class KnownHosts:
         ``{name or address: hypervisor}`` of issued certificates, the asking host's, too.
     """
 
-    ids: frozenset[str] = frozenset()
-    assigned: frozenset[str] = frozenset()
-    reported: frozenset[str] = frozenset()
-    holders: Mapping[str, str] = field(default_factory=dict)
+    ids: frozenset[str]
+    assigned: frozenset[str]
+    reported: frozenset[str]
+    holders: Mapping[str, str]
 
     @classmethod
     def from_reports(
         cls,
-        ids: Iterable[str] = (),
-        hypervisors: Mapping[str, Mapping[str, Any]] | None = None,
-        names: Iterable[Iterable[str]] = (),
-        holders: Mapping[str, str] | None = None,
+        ids: Collection[str],
+        hypervisors: Mapping[str, Mapping[str, Any]],
+        names: Iterable[Iterable[str]],
+        holders: Mapping[str, str],
     ) -> "KnownHosts":
         """Return the knowledge of others' ids, ``{hypervisor: grains}`` and configured names."""
-        ids = frozenset(ids)
-        assigned_texts = {minion_id.lower() for minion_id in ids} | {
-            _normalize(text) for texts in names for text in texts
-        }
-        reported_texts = {
-            text for grains in (hypervisors or {}).values() for text in claims(grains)
-        }
         return cls(
-            ids=ids,
-            assigned=frozenset(assigned_texts),
-            reported=frozenset(reported_texts),
-            holders=holders or {},
+            ids=frozenset(ids),
+            assigned=frozenset(map(str.lower, ids)).union(
+                _normalize(text) for texts in names for text in texts
+            ),
+            reported=frozenset().union(*map(claims, hypervisors.values())),
+            holders=holders,
         )
 
     def allows(self, minion_id: str, text: str) -> bool:
@@ -83,7 +78,7 @@ def subjects(
     minion_id: str,
     grains: Mapping[str, Any],
     known_hosts: KnownHosts,
-    extra: Iterable[str] = (),
+    extra: Iterable[str],
 ) -> tuple[list[str], list[str]]:
     """
     Return ``(names, addresses)`` that a host may be reached by.
@@ -92,8 +87,8 @@ def subjects(
         The authenticated id; always the first name.
     grains
         The host's own report: believed only where no other host can be meant.
-        known_hosts
-            The master's knowledge of all others.
+    known_hosts
+        The master's knowledge of all others.
     extra
         Names and addresses that the operator configured for this host; they are taken as they are.
     """

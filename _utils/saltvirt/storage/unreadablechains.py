@@ -18,17 +18,14 @@ from saltvirt.xml.edit import readdomain
 _NETWORK = re.compile("/([a-z][a-z+]*:/|(nbd|rbd|sheepdog):)")
 
 
-def reasons(conn: Any, settings: HostSettings, exclude: str | None = None) -> dict[str, str]:
+def reasons(conn: Any, settings: HostSettings) -> dict[str, str]:
     """
     Return ``{VM: reason and remedy}`` of the VMs with unreadable backing chains.
-
-    exclude
-        The VM that is left out. Defaults to none.
 
     A definition that this host kept after a move uses nothing here.
     """
     definitions = query.definitions(conn, with_next=True)
-    skipped_vms = {*_kept_definitions(conn, definitions), exclude}
+    skipped_vms = set(_kept_definitions(conn, definitions))
     # Later entries win: a VM that libvirt has not loaded is the most urgent reason.
     reasons_by_vm = {
         **{
@@ -42,11 +39,7 @@ def reasons(conn: Any, settings: HostSettings, exclude: str | None = None) -> di
     }
     return {
         **{name: reason for name, reason in reasons_by_vm.items() if name not in skipped_vms},
-        **{
-            name: reason
-            for name, reason in diskpaths.find_not_loaded(conn).items()
-            if name != exclude
-        },
+        **diskpaths.find_not_loaded(conn),
     }
 
 
