@@ -19,7 +19,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.core.seedmethods import GUESTFS, NBD
 from saltvirt.seeding import firstboot, identity, inspection, provided, submission, write
-from saltvirt.seeding import install as installing
+from saltvirt.seeding.install import REFUSED, prepare, source, uses_network
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity, Inspection, Installation
 from saltvirt.seeding.shared.minionpackages import Package
@@ -95,16 +95,16 @@ def _prepare_install(
     """Return the installation of a minion, and the disk's content if it had to be inspected."""
     if via != GUESTFS.name:
         return _PREPARED, None
-    source, content = installing.source(context.settings, None), None
+    urls, content = source(context.settings, None), None
     packages: tuple[Package, ...] = ()
-    if not source or any("{arch}" in url for url in source):
+    if not urls or any("{arch}" in url for url in urls):
         content = inspection.parse_content(inspection.look_into(context.settings, str(path), fmt))
-    if not source:
+    if not urls:
         packages = provided.find_suitable(context, content, "base")
-    if not (source or packages or installing.uses_network(context.settings)):
-        return installing.REFUSED, content
+    if not (urls or packages or uses_network(context.settings)):
+        return REFUSED, content
     arch = content.arch if content else None
-    return installing.prepare(context, source, arch, "base", packages), content
+    return prepare(context, urls, arch, "base", packages), content
 
 
 def _decide_identity(
