@@ -114,7 +114,7 @@ def _decide_identity(
     config = arguments.mapping("config", config) or {}
     name = id_ or config.get("id")
     if not name:
-        raise BadArgument("id_", "say which minion this will be: id_=NAME")
+        raise BadArgument("id_", "give the id of the minion: id_=NAME")
     submission.refuse_reserved(context, name)
     return identity.identity(context, name, config, keys_, approve_key=approve_key)
 

@@ -70,7 +70,7 @@ def parse_content(answer: object) -> Inspection:
     try:
         out: Inspection = wire.argument("the disk's content", Inspection, answer)
     except BadArgument as exc:
-        raise SeedError(f"what was found in the disk cannot be understood: {exc}") from exc
+        raise SeedError(f"the worker's answer about the disk cannot be read: {exc}") from exc
     # The architecture is used in paths and URLs, and a hostile image may control the worker.
     is_name = out.arch is None or _ARCH.fullmatch(out.arch)
     return out if is_name else replace(out, arch="unknown")

@@ -111,7 +111,7 @@ def _fetch_file(context: Context, url: str, digest: str | None, saltenv: str) ->
         if digest is None:
             raise
         raise SeedError(
-            f"{url} does not come, though the index of minions has it: "
+            f"{url} cannot be fetched, though the index of minions has it: "
             f"{str(exc).removeprefix('image ')}; {minionpackages.remedy(saltenv)}"
         ) from exc
     # The cache names files by their digests, which were checked on arrival.

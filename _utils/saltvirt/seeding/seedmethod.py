@@ -260,7 +260,7 @@ def _choose_unseen(
     if request.installs:
         place, remedy = ("", "") if inspection_error else (" on this host", _APPLIANCE_ADVICE)
         raise SeedError(
-            f"whether {request.image_text} has a salt-minion cannot be seen{place}: "
+            f"whether {request.image_text} has a salt-minion is not known{place}: "
             f"{inspection_error or obstacle}; {f'{remedy}, or ' if remedy else ''}{_SKIP_ADVICE}"
         )
     # With install=False the user states that there is a minion; a NoCloud seed does no harm.
@@ -335,7 +335,7 @@ def _refuse_unpackaged(request: SeedRequest, content: Inspection) -> None:
     raise SeedError(
         f"{request.image_text} has cloud-init and no salt-minion, and {reason}: "
         f"{fetch_advice if _may_be_fetched(content) else _OWN_SOURCE_ADVICE}, "
-        f"seed_method={NOCLOUD.name} if it comes to one by itself, or seed=False for a VM without "
+        f"seed_method={NOCLOUD.name} if it gets one by itself, or seed=False for a VM without "
         "one"
     )
 

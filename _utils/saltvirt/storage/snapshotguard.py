@@ -148,7 +148,7 @@ def _refuse_number(vm: str, target: Snapshot) -> None:
         for snapshot in internal_snapshots:
             if snapshot.id == target.name != snapshot.name:
                 raise LibvirtRefused(
-                    f"QEMU would revert VM {vm!r} to its snapshot {snapshot.name!r}, as that has "
-                    f"the number {snapshot.id} in {path}, and not to the one that is called so; "
+                    f"QEMU would revert VM {vm!r} to its snapshot {snapshot.name!r}, which has "
+                    f"the number {snapshot.id} in {path}, and not to the snapshot of this name; "
                     "nothing is reverted"
                 )

@@ -258,7 +258,7 @@ def _answer(job: dict[str, Any], code: int, out: str, err: str) -> dict[str, Any
         last = (err.strip().splitlines() or [f"exit code {code}"])[-1]
         answer = {"failed": last}
     if not isinstance(answer, dict):
-        answer = {"failed": "its worker has answered with something else than it was asked"}
+        answer = {"failed": "its worker's answer is no mapping"}
     if "refused" in answer:
         verb = "built" if job["action"] == "build" else "seeded"
         raise SeedError(f"{job['path']} cannot be {verb}: {_one_line(answer['refused'])}")

@@ -49,7 +49,9 @@ def pull(
     replies = minions.ask(
         counting_cloud, survey.answers, _PULL, [image], kwarg, timeout_s=limit_s, follow=True
     )
-    late_text = "it neither answers nor says that it is at it; call again when it is back"
+    late_text = (
+        "it does not answer, nor report the job as running; run the command again once it answers"
+    )
     if time.monotonic() - start >= limit_s:
         late_text = f"no answer within {limit_s} s (virt:deploy_timeout_s)"
     out, reasons_by_host = _read_replies(replies, _PULL, Words, late_text)
@@ -132,7 +134,7 @@ def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
     unresponsive_hosts = survey.reasons()
     if unresponsive_hosts:
         raise MasterError(
-            "nothing was removed, as not all hosts say what they use: "
+            "nothing was removed, as not all hosts have answered which images they use: "
             f"{_join_reasons(unresponsive_hosts)}"
         )
     used_digests = {

@@ -50,7 +50,7 @@ def seeing(monkeypatch):
 
 
 def test_without_the_binding_auto_refuses_what_nobody_has_looked_into_and_says_what_to_do():
-    with pytest.raises(SeedError, match="has a salt-minion cannot be seen on this host: ") as said:
+    with pytest.raises(SeedError, match="has a salt-minion is not known on this host: ") as said:
         seedmethod.decide(wish())
 
     for words in ("install python3-guestfs", "state.apply hypervisor", "seed_method=nocloud"):
@@ -166,7 +166,7 @@ def test_a_guest_that_would_look_for_a_minion_in_vain_is_refused(seeing, system,
         f"image {IMAGE} has cloud-init and no salt-minion, and {why}"
         f"{' in its repositories' if 'known' in why else ''}: run "
         "`salt-run virt_image.minion_packages` on the master, give install_from=, "
-        "seed_method=nocloud if it comes to one by itself, or seed=False for a VM without one"
+        "seed_method=nocloud if it gets one by itself, or seed=False for a VM without one"
     )
 
 
@@ -267,7 +267,7 @@ def test_an_image_that_nobody_could_look_into_is_refused_without_the_users_word(
     seed = seedmethod.decide(wish(install=False), None, broken)
 
     assert (seed.name, seed.reason) == ("nocloud", "the appliance did not start")
-    with pytest.raises(SeedError, match="cannot be seen: the appliance did not start; give seed_m"):
+    with pytest.raises(SeedError, match="is not known: the appliance did not start; give seed_m"):
         seedmethod.decide(wish(), None, broken)
     with pytest.raises(SeedError, match="did not start"):
         seedmethod.decide(wish(seed_method="guestfs"), None, broken)
@@ -351,7 +351,7 @@ def test_credentials_need_a_minion_a_new_systemd_and_a_start(seeing, found, give
     ],
 )
 def test_an_answer_of_the_worker_that_cannot_be_understood_is_one_line(answer, why):
-    with pytest.raises(SeedError, match=f"found in the disk cannot be understood: .*{why}") as said:
+    with pytest.raises(SeedError, match=f"answer about the disk cannot be read: .*{why}") as said:
         inspection.parse_content(answer)
 
     assert "\n" not in str(said.value)
