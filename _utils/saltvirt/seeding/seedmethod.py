@@ -355,16 +355,20 @@ def _refuse_unfit(
             f"{request.image_text} ({content.os}) has no salt-minion, and install=False; give "
             "another image, install=True, or seed=False"
         )
-    if requested_method is None:
-        return
-    if not (content.has_minion or requested_method.installs_minion):
+    if requested_method:
+        _refuse_unsupported(request.image_text, requested_method, content)
+
+
+def _refuse_unsupported(image_text: str, method: SeedMethod, content: Inspection) -> None:
+    """Raise SeedError if an image lacks what a seed method needs."""
+    if not (content.has_minion or method.installs_minion):
         raise SeedError(
-            f"{request.image_text} has no salt-minion, and {requested_method.name} cannot install "
-            f"one; use seed_method={GUESTFS.name}"
+            f"{image_text} has no salt-minion, and {method.name} cannot install one; use "
+            f"seed_method={GUESTFS.name}"
         )
-    least, version = requested_method.least_systemd, content.systemd_version
+    least, version = method.least_systemd, content.systemd_version
     if least and (not content.has_systemd or (version and version < least)):
         raise SeedError(
-            f"{request.image_text} has {f'systemd {version}' if version else 'no systemd'}; "
-            f"{requested_method.name} need systemd {least} or later"
+            f"{image_text} has {f'systemd {version}' if version else 'no systemd'}; {method.name} "
+            f"need systemd {least} or later"
         )

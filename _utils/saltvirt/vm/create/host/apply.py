@@ -262,21 +262,36 @@ def _seed(
     minion: Installation | None,
 ) -> None:
     method, disk = seed.method, plan.seeded_disk
-    use_kvm, is_boot_install = plan.vm.domain_type == "kvm", bool(minion and minion.kind == "boot")
-    if method and method.is_for_cloud_init and minion and not is_boot_install:
+    if method and method.is_for_cloud_init and minion and minion.kind != "boot":
         context.progress("Installing", detail="a minion, as the image has none")
         write.install_minion(
-            context, disk.path, disk.format, minion, content=seed.content, use_kvm=use_kvm
+            context,
+            disk.path,
+            disk.format,
+            minion,
+            content=seed.content,
+            use_kvm=plan.vm.domain_type == "kvm",
         )
     context.progress("Seeding", detail=f"by {seed.name}{f': {seed.reason}' if seed.reason else ''}")
+    _write_identity(context, plan, seed, guest_identity, minion)
+
+
+def _write_identity(
+    context: Context,
+    plan: Plan,
+    seed: SeedDecision,
+    guest_identity: Identity,
+    minion: Installation | None,
+) -> None:
+    """Write the identity where the seed method has it; a credential is written at the start."""
+    method, disk = seed.method, plan.seeded_disk
     if method is None:
         write.run_command(
             context, seed.name, guest_identity, disk.path or "", install=plan.installs
         )
     elif method.writes_to == SEED:
-        nocloud.build(
-            plan.seed_path or "", guest_identity, plan.vm.uuid or "", install=is_boot_install
-        )
+        installs = minion is not None and minion.kind == "boot"
+        nocloud.build(plan.seed_path or "", guest_identity, plan.vm.uuid or "", install=installs)
     elif method.writes_to == DISK:
         write.seed_disk(
             context,
@@ -286,7 +301,7 @@ def _seed(
             via=method.name,
             install=minion,
             content=seed.content,
-            use_kvm=use_kvm,
+            use_kvm=plan.vm.domain_type == "kvm",
         )
 
 
