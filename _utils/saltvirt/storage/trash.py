@@ -175,6 +175,7 @@ def find_out_of_reach(record: records.Record) -> Iterator[str]:
 
 
 def read_entries(settings: HostSettings) -> list[records.Record]:
+    """Return the readable records of all entries."""
     return records.read_records(reservations.folder(settings), PURPOSE)
 
 

@@ -172,6 +172,7 @@ def show(source: str, target: Path) -> None:
 
 
 def become(uid: int, gid: int, groups: list[int]) -> None:
+    """Become a user for good, without any capability."""
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
