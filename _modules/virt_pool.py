@@ -10,6 +10,7 @@ from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
+    from saltvirt.libvirt import reservations
     from saltvirt.libvirt.storage import pools, volumes
     from saltvirt.storage import vmvolumes
     from saltvirt.xml.storage import poolsource
@@ -335,7 +336,7 @@ def pool_delete(name, **kwargs):
         salt hyper1 virt.pool_undefine vms
     """
     opened = _module.opened("virt.pool_delete", kwargs)
-    with opened as (conn, settings), vmvolumes.hold_host_lock(settings):
+    with opened as (conn, settings), reservations.host_lock(settings):
         vmvolumes.refuse_group(conn, settings, name)
         pools.act(conn, name, "delete")
     return True

@@ -154,7 +154,7 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
     with_cleanup = arguments.boolean("cleanup", cleanup)
 
     def revert(conn, settings, elsewhere):
-        options = {"with_cleanup": with_cleanup, "elsewhere": elsewhere}
+        options = {"with_cleanup": with_cleanup, "other_hosts": elsewhere}
         with startlock.allow_start(conn, settings, name):
             plan, verdicts = snapshotguard.plan_revert(conn, settings, name, vm_snapshot, **options)
             return door.revert(conn, name, plan, verdicts, with_cleanup=with_cleanup)

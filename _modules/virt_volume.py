@@ -12,6 +12,7 @@ from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
+    from saltvirt.libvirt import reservations
     from saltvirt.libvirt.storage import transfer, volumes
     from saltvirt.storage import door, policies, vmvolumes, volumecopies
     from saltvirt.xml.storage import storagevolume
@@ -177,7 +178,7 @@ def volume_delete(pool, volume, **kwargs):
 
     def delete(conn, settings, elsewhere):
         args = (conn, settings, pool, [volume], elsewhere)
-        with vmvolumes.hold_host_lock(settings):
+        with reservations.host_lock(settings):
             check = functools.partial(vmvolumes.judge_deletion, *args)
             door.delete_volume(conn, pool, volume, check)
         return True
@@ -219,7 +220,7 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
 
     def resize(conn, settings, elsewhere):
         args = (conn, settings, pool, volume, elsewhere)
-        with vmvolumes.hold_host_lock(settings):
+        with reservations.host_lock(settings):
             check = functools.partial(vmvolumes.judge_resize, *args)
             door.resize_volume(conn, pool, volume, capacity, check, shrinks=shrinks)
         return True

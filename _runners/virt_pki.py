@@ -61,7 +61,7 @@ def renew(host=None):
     """
     cloud = Cloud.of(__opts__)
     config.pki_options(cloud.settings)  # fail once, before the CA refuses each host
-    return certificates.renew(cloud, inventory.hosts(cloud, host=host), store.utc_now())
+    return certificates.apply_keys(cloud, inventory.hosts(cloud, host=host), renew=True)
 
 
 @runner_function

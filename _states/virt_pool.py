@@ -12,6 +12,7 @@ from saltvirt.core.errors import VirtError
 from saltvirt.core.options import optionguard
 from saltvirt.core.salt.statereturn import StateChange
 from saltvirt.entry.host import hostmodule
+from saltvirt.libvirt import reservations
 from saltvirt.libvirt.storage import poolstates
 from saltvirt.storage import vmvolumes
 
@@ -175,7 +176,7 @@ def pool_deleted(
             if plan is None:
                 return StateChange({}, f"Storage pool could not be found: {name}")
             # Check all volumes first: a pool must not be deleted by half.
-            with vmvolumes.hold_host_lock(settings):
+            with reservations.host_lock(settings):
                 vmvolumes.refuse_deletion(conn, settings, name, plan.volumes)
             if is_test:
                 changes = poolstates.predict_changes(plan)

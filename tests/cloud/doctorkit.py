@@ -73,7 +73,7 @@ POOL = (
 # is taken back. What has no subject is found by the other two.
 PLANTED = {
     "a disk": ("hyper1", made(f"{IMAGES}/gone1_system.qcow2"), "disk", "hyper1"),
-    "a seed": ("hyper1", made(f"{IMAGES}/gone1_seed.iso"), "seed", "hyper1"),
+    "a seed": ("hyper1", made(f"{IMAGES}/gone1_seed.iso.qcow2"), "seed", "hyper1"),
     "a build": (
         "hyper1",
         record("hyper1", "build", "gone2", "making", BUILD),

@@ -70,7 +70,10 @@ def test_nothing_is_removed_while_a_vm_is_built_or_a_host_is_silent(pulled):
     done = cloud.run("virt.image_prune")
     cloud.service("hyper3", "libvirtd", "start")
     assert done.code == 1
-    assert "nothing was removed, as not all hosts say what they use: hyper3: " in done.error
+    assert (
+        "nothing was removed, as not all hosts have answered which images they use: hyper3: "
+        in done.error
+    )
     assert all(digest in images(cloud)[host] for host in cloud.hosts)
 
 
@@ -109,6 +112,8 @@ def test_a_checksum_is_taken_as_the_file_states_take_it(pulled):
         sums.unlink()
 
     assert [done.data["local"] for done in good] == [digest, digest]
-    for done, why in zip(bad, ("not what image_hash says", "no checksum", "checksum"), strict=True):
+    for done, why in zip(
+        bad, ("does not match image_hash", "no checksum", "checksum"), strict=True
+    ):
         said = " ".join((done.out + done.err).split())
         assert done.code != 0 and why in said and done.traceback == [], said

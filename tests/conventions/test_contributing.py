@@ -15,11 +15,12 @@ EXAMPLES = {
     "element": r"\bcputune\b|cpu:tuning|\b_TUNING\b",
     "check": r"zmq-filtering",
     "leftover": r"[`\"' ]network-file[`\"' ]|\bNETWORK_FOLDERS\b",
-    "seed": r"[`\"']credentials[`\"']|seed_method=credentials|seeding import .*\bcredentials\b",
+    # Every file that names all methods.
+    "seed": r"(?s)\A(?=.*\bnocloud\b)(?=.*\bguestfs\b)(?=.*\bnbd\b).*[`\"']credentials[`\"']",
     "runner": r"\bunauthorize\b",
 }
-# Credentials of cells are not those of guests; pages that were made are copies.
-OTHERS = re.compile(r"(?:^|[/_])cell|^docs/_build/")
+# Pages that were made are copies.
+OTHERS = re.compile(r"^docs/_build/")
 RECIPES = re.findall(
     r"^## How to add (.+)\n([\s\S]+?)(?=^## |\Z)", PAGES[0].read_text(), re.MULTILINE
 )

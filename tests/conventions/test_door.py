@@ -24,10 +24,6 @@ FOR_THE_DOOR = {
 EXCEPTIONS = {
     "storage/images/cache.py": (1, "a part that was fetched gets its name"),
     "storage/images/clone.py": (2, "new files, and the half file of a copy that failed"),
-    "storage/images/hardlinks.py": (
-        1,
-        "a golden image gets a copy of its own, with the same content",
-    ),
     "storage/images/partfile.py": (1, "parts that are being fetched, before they have a name"),
     "storage/images/incoming.py": (1, "a part that another host sends"),
     "storage/images/removal.py": (7, "notes of images, and parts of downloads"),
@@ -41,12 +37,12 @@ EXCEPTIONS = {
         "marks of builds, which are second names of a file",
     ),
     "libvirt/maintenance.py": (2, "notes of maintenance"),
-    "storage/claims.py": (2, "marks of arrivals, which are second names of a file"),
+    "storage/claims.py": (3, "marks of arrivals and builds, which are second names of a file"),
     "vm/show/host/sharedfiles.py": (1, "marks that show whether two hosts see one file"),
     "migration/host/incomingfiles.py": (1, "a new file for a VM that comes, before it has content"),
     "libvirt/departedvms.py": (2, "definitions that are kept after a move"),
     "core/salt/answering.py": (2, "notes of orders"),
-    "storage/exclusivecreate.py": (4, "marks of builds, and the files that a build has just made"),
+    "storage/exclusivecreate.py": (2, "marks of builds, and the files that a build has just made"),
     "seeding/submission.py": (2, "tokens of authorizations"),
     "vm/recovery/host/unfinished.py": (2, "credentials, and console logs"),
 }

@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt.ca import ca, enrolled, policy, reclaim
 from saltvirt.ca.authorities import LIBVIRT, USES, Authorities, Trust
 
-# Of request and answer; hosts of a release with one CA for all uses send none.
+# Of request and answer.
 VERSION = 2
 
 
@@ -66,7 +66,7 @@ def answer(
     check
         Raises if this host may have no certificates any more. A command that disallows it records
         that first, and then revokes its certificates in a turn of its own
-        (:meth:`saltvirt.ca.enrolled.Register.turn`).
+        (:meth:`saltvirt.ca.enrolled.Register.hold_lock`).
     requests
         ``{purpose: request PEM}``; of a request only the public key is used. Empty: nothing is
         signed, and the answer has what would be written.
@@ -85,8 +85,8 @@ def answer(
     policy.refuse_rival(host.id, host.minions, extra)
     # Before this host's turn, as two hosts with each other's names would deadlock.
     reclaim.reclaim(authorities, register, host.id, names_by_host, now)
-    with register.turn(host.id):
-        known_hosts = policy.Known.of(
+    with register.hold_lock(host.id):
+        known_hosts = policy.KnownHosts.from_reports(
             ids=host.minions,
             hypervisors=host.hypervisors,
             names=(
@@ -99,7 +99,6 @@ def answer(
         # First libvirt's CA, which waits for an import of a backup.
         authorities.stores[LIBVIRT].authority(now, kind=kind)
         authorities.prune_daily(now)
-        authorities.separate([host.id, *host.hypervisors], now)
         host_answer = Answer(
             trust={use: authorities.trust(use, now, kind=kind) for use in USES},
             names=names,
@@ -108,7 +107,7 @@ def answer(
         )
         if keys:
             check()
-            record = register.read(host.id).counted(host.id, now, options)
+            record = register.read(host.id).with_request(host.id, now, options)
             until = now + timedelta(days=_days(options))
             register.write(host.id, record.with_names((*names, *addresses), until, now))
             host_answer = replace(
@@ -128,7 +127,7 @@ def _sign_all(
 ) -> dict[str, str]:
     certificates = {}
     for purpose, key in keys.items():
-        ca_store = authorities.of(purpose)
+        ca_store = authorities.store_for(purpose)
         signer = ca_store.authority(now)
         certificate = ca.sign(
             signer,

@@ -3,9 +3,6 @@ A certificate authority for each use; its certificates are good for no other use
 
 Names in a single CA could not keep the uses apart: only libvirt's servers read the list of allowed
 names, and QEMU checks chain and usage alone. A key of QEMU's group would open libvirtd.
-
-Releases before 1.0 signed all certificates with libvirt's CA. Each other use trusts that CA, too,
-until every hypervisor has certificates of the new CA; then libvirt's for that use are revoked.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -25,7 +22,6 @@ USES = {
     "qemu": ("qemu", "Salt Virt QEMU CA"),
     "vnc": ("vnc", "Salt Virt VNC CA"),
 }
-_SEPARATE = "separate"
 _DAY = timedelta(days=1)
 
 
@@ -52,7 +48,7 @@ class Authorities:
             for use, (subfolder, name) in USES.items()
         }
 
-    def of(self, purpose: str) -> store.Store:
+    def store_for(self, purpose: str) -> store.Store:
         """Return the CA that signs for a purpose."""
         return self.stores[use_of(purpose)]
 
@@ -95,57 +91,9 @@ class Authorities:
 
     def trust(self, use: str, now: datetime, **options: Any) -> Trust:
         """Return what a use trusts; its CA is made at the first call."""
-        parts = [self.stores[use]]
-        if not self.is_separate(use):
-            parts.append(self.stores[LIBVIRT])
-        for ca_store in parts:
-            ca_store.authority(now, **options)
-        return Trust(
-            ca="".join(ca_store.bundle(now) for ca_store in parts),
-            crl="".join(ca_store.revocations(now) for ca_store in parts),
-        )
-
-    def is_separate(self, use: str) -> bool:
-        """Return whether a use trusts its own CA alone, and not libvirt's beside it."""
-        return use == LIBVIRT or (self.stores[use].folder / _SEPARATE).exists()
-
-    def separate(self, hosts: Collection[str], now: datetime) -> list[str]:
-        """
-        Revoke libvirt's CA's certificates for other uses, once all hypervisors have new ones.
-
-        hosts
-            The hypervisors; other hosts' certificates are not waited for.
-
-        Returns the revoked serials.
-        """
-        out: list[str] = []
-        for use in USES:
-            if not self.is_separate(use):
-                out += self._separated(use, hosts, now)
-        return out
-
-    def _separated(self, use: str, hosts: Collection[str], now: datetime) -> list[str]:
-        good_rows = self._good(use, now)
-        old_rows = [row for row in good_rows if row["signer"] == LIBVIRT]
-        renewed_pairs = {(row["host"], row["purpose"]) for row in good_rows if row["signer"] == use}
-        waited_for = {(row["host"], row["purpose"]) for row in old_rows if row["host"] in hosts}
-        if waited_for - renewed_pairs:
-            return []
-        self.revoke(old_rows, now)
-        with self.stores[use].locked():
-            files.write(self.stores[use].folder / _SEPARATE, b"")
-        return [row["serial"] for row in old_rows]
-
-    def _good(self, use: str, now: datetime) -> list[dict[str, Any]]:
-        """Return all CAs' certificates for a use that are neither expired nor revoked."""
-        revoked_serials = self.revoked()
-        rows = [row for row in self.issued() if use_of(row["purpose"]) == use]
-        return [
-            row
-            for row in rows
-            if row["serial"] not in revoked_serials
-            and datetime.fromisoformat(row["not_after"]) > now
-        ]
+        ca_store = self.stores[use]
+        ca_store.authority(now, **options)
+        return Trust(ca=ca_store.bundle(now), crl=ca_store.revocations(now))
 
     def begin_rotation(self, now: datetime, **options: Any) -> None:
         """Make the next CA of each use; from now on every host gets both CAs to trust."""

@@ -89,13 +89,13 @@ def restore(folder: str | Path, contents: Mapping[str, bytes]) -> None:
         _refuse_another_ca(authorities, contents)
         _refuse_another_list(authorities.folder / HYPERVISORS, contents)
         Authority.from_pem(contents.get(KEY, b""), contents.get(CERTIFICATE, b""))
-        # A backup of a release with one CA lacks the other CAs, which are made when needed.
+        # A backup may lack CAs, which are made when needed.
         pairs = [
             (f"{subfolder}/{KEY}", f"{subfolder}/{CERTIFICATE}")
             for subfolder, _name in USES.values()
         ]
         last_names = [str(Path(name)) for pair in reversed(pairs) for name in pair]
-        # An older backup may have keys put aside; this master may have others of the same names.
+        # A key put aside may replace another one of this master's.
         names = [name for name in contents if name not in last_names and not _is_aside(name)]
         paths = {
             name: _path_inside(authorities.folder, name)

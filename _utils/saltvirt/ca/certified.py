@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -34,17 +34,17 @@ class CertificateRecord:
     not_after
         When it expires, as ISO 8601.
     names
-        The names and addresses in it. None: an earlier release did not record them.
+        The names and addresses in it.
     authority
-        The fingerprint of the CA's certificate that signed it; empty for earlier releases.
+        The fingerprint of the CA's certificate that signed it.
     """
 
     host: str
     purpose: str
     serial: str
     not_after: str
-    names: tuple[str, ...] | None = None
-    authority: str = ""
+    names: tuple[str, ...]
+    authority: str
 
 
 def names_in(folder: Path) -> list[str]:
@@ -101,14 +101,13 @@ def _rows(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _parse_record(content: Any, serial: str) -> dict[str, Any]:
-    names = content.get("names") if isinstance(content, Mapping) else None
     record = CertificateRecord(
         host=content["host"],
         purpose=content["purpose"],
         serial=content["serial"],
         not_after=content["not_after"],
-        names=None if names is None else tuple(map(str, names)),
-        authority=str(content.get("authority") or ""),
+        names=tuple(map(str, content["names"])),
+        authority=str(content["authority"]),
     )
     texts = (record.host, record.purpose, record.serial)
     if not all(isinstance(text, str) for text in texts) or record.serial != serial:

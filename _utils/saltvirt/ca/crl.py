@@ -8,14 +8,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 
 from saltvirt.ca.ca import Authority
 
+# Long, because a list that has expired stops every connection: GnuTLS then trusts no peer.
+_LIFE = timedelta(days=3650)
+
 
 def build(
     authority: Authority,
     revoked: Mapping[int, datetime],
     number: int,
     now: datetime,
-    *,
-    days: int = 3650,
 ) -> bytes:
     """
     Return a revocation list as PEM bytes.
@@ -24,15 +25,12 @@ def build(
         ``{serial: datetime of the revocation}``.
     number
         Grows with every list.
-    days
-        How long the list is good. Long, because a list that has expired stops every connection:
-        GnuTLS then trusts no peer.
     """
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(authority.certificate.subject)
         .last_update(now - timedelta(minutes=5))
-        .next_update(now + timedelta(days=days))
+        .next_update(now + _LIFE)
         .add_extension(x509.CRLNumber(number), critical=False)
     )
     for serial, when in sorted(revoked.items()):

@@ -27,21 +27,21 @@ class Enrolled:
 
     subjects
         The names and addresses of its newest certificate.
-    asked
+    requested_at
         When it got certificates within the last day, as ISO 8601.
     certified
         ``{name or address: end}`` of all its certificates, by the newest one with that name.
     """
 
     subjects: tuple[str, ...] = ()
-    asked: tuple[str, ...] = ()
+    requested_at: tuple[str, ...] = ()
     certified: Mapping[str, str] = field(default_factory=dict)
 
-    def counted(self, host: str, now: datetime, options: Mapping[str, Any]) -> "Enrolled":
+    def with_request(self, host: str, now: datetime, options: Mapping[str, Any]) -> "Enrolled":
         """Return the record with one more request; raise PkiError if there are too many."""
         per_hour = options.get("requests_per_hour", PER_HOUR)
         per_day = options.get("requests_per_day", max(PER_DAY, per_hour))
-        times = [text for text in self.asked if now - datetime.fromisoformat(text) < _DAY]
+        times = [text for text in self.requested_at if now - datetime.fromisoformat(text) < _DAY]
         times_in_hour = [text for text in times if now - datetime.fromisoformat(text) < _HOUR]
         for limit, request_times, span, words, option in (
             (per_hour, times_in_hour, _HOUR, "an hour", "requests_per_hour"),
@@ -53,7 +53,7 @@ class Enrolled:
                     f"{host} has had certificates {len(request_times)} times within {words} "
                     f"(virt:pki:{option}); it gets more after {next_allowed:%H:%M} UTC"
                 )
-        return replace(self, asked=(*times, now.isoformat()))
+        return replace(self, requested_at=(*times, now.isoformat()))
 
     def with_names(self, names: Collection[str], until: datetime, now: datetime) -> "Enrolled":
         """Return the record with a new certificate, without names of expired ones."""
@@ -75,9 +75,8 @@ class Enrolled:
             certified={name: end for name, end in self.certified.items() if name not in names},
         )
 
-    def has(self, now: datetime) -> set[str]:
-        """Return the names and addresses in certificates that have not expired, maybe MORE."""
-        # An earlier release recorded the newest certificate alone.
+    def certified_names(self, now: datetime) -> set[str]:
+        """Return the names in good certificates and in the newest one, maybe MORE."""
         good_names = {name for name, end in self.certified.items() if _is_good(end, now)}
         return good_names.union(self.subjects)
 
@@ -93,7 +92,7 @@ class Register:
         self._folder = Path(folder) / "enrolled"
 
     @contextmanager
-    def turn(self, host: str) -> Iterator[None]:
+    def hold_lock(self, host: str) -> Iterator[None]:
         """Hold the lock of a host, so that its requests are answered one at a time."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locks.hold_lock(self._folder / f"{host}.lock"):
@@ -106,8 +105,8 @@ class Register:
             content = json.loads(path.read_bytes())
             return Enrolled(
                 subjects=tuple(content["subjects"]),
-                asked=tuple(content["asked"]),
-                certified=dict(content.get("certified") or {}),
+                requested_at=tuple(content["requested_at"]),
+                certified=dict(content["certified"]),
             )
         except FileNotFoundError:
             return Enrolled()

@@ -3,8 +3,8 @@
 import ipaddress
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.ca.ca import PkiError
@@ -29,7 +29,7 @@ _NAME = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownHosts:
     """
     The master's knowledge, to judge the report of a host.
 
@@ -37,53 +37,48 @@ class Known:
         Ids of the other minions: the names of accepted keys.
     assigned
         Other minions' ids, and the names that ``virt:pki:names`` gives to other hosts.
-    said
+    reported
         Names and addresses that other hypervisors report. Guests' reports do not count.
     holders
         ``{name or address: hypervisor}`` of issued certificates, the asking host's, too.
     """
 
-    ids: frozenset[str] = frozenset()
-    assigned: frozenset[str] = frozenset()
-    said: frozenset[str] = frozenset()
-    holders: Mapping[str, str] = field(default_factory=dict)
+    ids: frozenset[str]
+    assigned: frozenset[str]
+    reported: frozenset[str]
+    holders: Mapping[str, str]
 
     @classmethod
-    def of(
+    def from_reports(
         cls,
-        ids: Iterable[str] = (),
-        hypervisors: Mapping[str, Mapping[str, Any]] | None = None,
-        names: Iterable[Iterable[str]] = (),
-        holders: Mapping[str, str] | None = None,
-    ) -> "Known":
+        ids: Collection[str],
+        hypervisors: Mapping[str, Mapping[str, Any]],
+        names: Iterable[Iterable[str]],
+        holders: Mapping[str, str],
+    ) -> "KnownHosts":
         """Return the knowledge of others' ids, ``{hypervisor: grains}`` and configured names."""
-        ids = frozenset(ids)
-        assigned_texts = {minion_id.lower() for minion_id in ids} | {
-            _normalize(text) for texts in names for text in texts
-        }
-        reported_texts = {
-            text for grains in (hypervisors or {}).values() for text in claims(grains)
-        }
         return cls(
-            ids=ids,
-            assigned=frozenset(assigned_texts),
-            said=frozenset(reported_texts),
-            holders=holders or {},
+            ids=frozenset(ids),
+            assigned=frozenset(map(str.lower, ids)).union(
+                _normalize(text) for texts in names for text in texts
+            ),
+            reported=frozenset().union(*map(claims, hypervisors.values())),
+            holders=holders,
         )
 
-    def leaves(self, minion_id: str, text: str) -> bool:
+    def allows(self, minion_id: str, text: str) -> bool:
         """Return whether a host may be certified for a name or an address that it reports."""
         holder = self.holders.get(text)
         if text in self.assigned:
             return False
-        return holder == minion_id or (holder is None and text not in self.said)
+        return holder == minion_id or (holder is None and text not in self.reported)
 
 
 def subjects(
     minion_id: str,
     grains: Mapping[str, Any],
-    known_hosts: Known,
-    extra: Iterable[str] = (),
+    known_hosts: KnownHosts,
+    extra: Iterable[str],
 ) -> tuple[list[str], list[str]]:
     """
     Return ``(names, addresses)`` that a host may be reached by.
@@ -92,8 +87,8 @@ def subjects(
         The authenticated id; always the first name.
     grains
         The host's own report: believed only where no other host can be meant.
-        known_hosts
-            The master's knowledge of all others.
+    known_hosts
+        The master's knowledge of all others.
     extra
         Names and addresses that the operator configured for this host; they are taken as they are.
     """
@@ -109,11 +104,11 @@ def subjects(
     ]
     names = [
         own_name,
-        *(candidate for candidate in reported_names if known_hosts.leaves(minion_id, candidate)),
+        *(candidate for candidate in reported_names if known_hosts.allows(minion_id, candidate)),
         *names,
     ]
     reported_addresses = [
-        address for address in reachable(grains) if known_hosts.leaves(minion_id, address)
+        address for address in reachable(grains) if known_hosts.allows(minion_id, address)
     ]
     return list(dict.fromkeys(names)), list(dict.fromkeys([*reported_addresses, *addresses]))
 
@@ -188,8 +183,7 @@ def refuse_rival(minion_id: str, other_ids: Iterable[str], extra: Iterable[str])
             continue
         raise PkiError(
             f"the minion id {minion_id!r} differs from the id {other_id!r} of another minion only "
-            "in "
-            "upper and lower case: remove the wrong one's key (salt-key -d), or list "
+            "in upper and lower case: remove the wrong one's key (salt-key -d), or list "
             f"{minion_id!r} for itself in virt:pki:names if both are right"
         )
 

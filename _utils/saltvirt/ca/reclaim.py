@@ -39,9 +39,9 @@ def reclaim(
     revoked_by_host = {}
     for other_id in register.hosts():
         names = own_names - policy.assigned(other_id, names_by_host.get(other_id) or ())
-        if other_id == host or not _may_have(register.read(other_id).has(now), names):
+        if other_id == host or not _may_have(register.read(other_id).certified_names(now), names):
             continue
-        with register.turn(other_id):
+        with register.hold_lock(other_id):
             serials = _revoke_certificates(authorities, register, other_id, names, now)
         if serials:
             revoked_by_host[other_id] = serials
@@ -73,10 +73,11 @@ def _revoke_certificates(
         and row["serial"] not in revoked_serials
         and datetime.fromisoformat(row["not_after"]) > now
     ]
-    # An earlier release did not record the names of each certificate: any of these may be in it.
-    rows = [row for row in good_rows if row["names"] is None or not names.isdisjoint(row["names"])]
+    rows = [row for row in good_rows if not names.isdisjoint(row["names"])]
     authorities.revoke(rows, now)
     kept_names = {name for row in good_rows if row not in rows for name in row["names"]}
     record = register.read(other_id)
-    register.write(other_id, record.without(record.has(now) - kept_names - {enrolled.MORE}))
+    register.write(
+        other_id, record.without(record.certified_names(now) - kept_names - {enrolled.MORE})
+    )
     return [row["serial"] for row in rows]

@@ -1,7 +1,7 @@
 """
 The CA's files on the master, each replaced atomically.
 
-``cakey.pem`` and ``cacert.pem`` keep the names that older releases used, so theirs are adopted.
+``cakey.pem`` and ``cacert.pem`` have the names that Salt 3006 gave them, so its CA is adopted.
 Each certificate has a small file, named by its serial (:mod:`saltvirt.ca.certified`): a master's
 workers never rewrite each other's state.
 """
@@ -26,7 +26,7 @@ _GRACE = timedelta(days=1)
 
 
 def _restrict_key(key: Path) -> None:
-    """Make a key private; an older release may have left it open."""
+    """Make a key private; Salt 3006 may have left it open."""
     # A link's target is not this project's file: its mode is not changed.
     if not key.is_symlink() and key.stat().st_mode & 0o077:
         # The file may be another user's, or on a read-only mount.
@@ -78,7 +78,7 @@ class Store:
             yield
 
     def authority(self, now: datetime, **options: Any) -> ca.Authority:
-        """Return the CA, made at the first call; an older release's CA is adopted."""
+        """Return the CA, made at the first call; Salt 3006's CA is adopted."""
         if not exists(self.folder / CERTIFICATE):
             with self.locked():
                 if not exists(self.folder / CERTIFICATE):
@@ -173,17 +173,10 @@ class Store:
         minion_id: str,
         purpose: str,
         certificate: x509.Certificate,
-        names: Iterable[str] | None = None,
-        signer: ca.Authority | None = None,
+        names: Iterable[str],
+        signer: ca.Authority,
     ) -> None:
-        """
-        Record a certificate before it is handed out.
-
-        names
-            The names and addresses in it. Defaults to unknown.
-        signer
-            The CA that signed it. Defaults to unknown; its record is then kept until it expires.
-        """
+        """Record a certificate with these names and addresses before it is handed out."""
         certified.note(
             self.folder,
             certified.CertificateRecord(
@@ -191,8 +184,8 @@ class Store:
                 purpose=purpose,
                 serial=f"{certificate.serial_number:032x}",
                 not_after=certificate.not_valid_after_utc.isoformat(),
-                names=None if names is None else tuple(names),
-                authority=_fingerprint(signer) if signer else "",
+                names=tuple(names),
+                authority=_fingerprint(signer),
             ),
         )
 

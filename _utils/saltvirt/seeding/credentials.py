@@ -14,7 +14,6 @@ from saltvirt.xml import parse, to_text
 from saltvirt.xml.domain import sysinfo
 
 NAME = sysinfo.CREDENTIAL
-LEAST_SYSTEMD = 252
 _HOME = "/root"
 _SSH = f"{_HOME}/.ssh"
 _MODES = {"/etc/salt/pki/minion": "0700", _SSH: "0700"}

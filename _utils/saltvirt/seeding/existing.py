@@ -17,8 +17,9 @@ from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import BadArgument, SeedError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
+from saltvirt.core.seedmethods import GUESTFS, NBD
 from saltvirt.seeding import firstboot, identity, inspection, provided, submission, write
-from saltvirt.seeding import install as installing
+from saltvirt.seeding.install import REFUSED, prepare, source, uses_network
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity, Inspection, Installation
 from saltvirt.seeding.shared.minionpackages import Package
@@ -73,15 +74,15 @@ def _choose_way(settings: HostSettings, path: str | Path) -> tuple[str, str | No
     if path.is_dir():
         if path.resolve() == Path("/"):
             raise BadArgument("path", "/ is this host itself, not a guest's root")
-        return "folder", None
+        return appliance.FOLDER, None
     if not path.is_file() and not path.is_block_device():
         raise BadArgument("path", f"there is no file, device or folder {path} on this host")
     fmt = writeguard.opened_format(settings, path)
     missing_reason = appliance.why_missing(settings.seed.get("python", appliance.PYTHON))
     if not missing_reason:
-        return "guestfs", fmt
+        return GUESTFS.name, fmt
     if settings.seed.get("allow_host_mount") is True:
-        return "nbd", fmt
+        return NBD.name, fmt
     raise SeedError(
         f"no disk can be opened safely on this host: {missing_reason}; or set "
         "virt:seed:allow_host_mount: True to have its own kernel do it"
@@ -92,21 +93,18 @@ def _prepare_install(
     context: Context, via: str, path: str | Path, fmt: str | None
 ) -> tuple[Installation | None, Inspection | None]:
     """Return the installation of a minion, and the disk's content if it had to be inspected."""
-    if via != "guestfs":
+    if via != GUESTFS.name:
         return _PREPARED, None
-    source, content = installing.source(context.settings, None), None
+    urls, content = source(context.settings, None), None
     packages: tuple[Package, ...] = ()
-    if not source or any("{arch}" in url for url in source):
-        job = {"action": "look", "path": str(path), "format": fmt}
-        content = inspection.parse_content(
-            appliance.run(job, **inspection.limits(context.settings))
-        )
-    if not source:
+    if not urls or any("{arch}" in url for url in urls):
+        content = inspection.parse_content(inspection.look_into(context.settings, str(path), fmt))
+    if not urls:
         packages = provided.find_suitable(context, content, "base")
-    if not (source or packages or installing.uses_network(context.settings)):
-        return installing.REFUSED, content
+    if not (urls or packages or uses_network(context.settings)):
+        return REFUSED, content
     arch = content.arch if content else None
-    return installing.prepare(context, source, arch, "base", packages), content
+    return prepare(context, urls, arch, "base", packages), content
 
 
 def _decide_identity(
@@ -116,7 +114,7 @@ def _decide_identity(
     config = arguments.mapping("config", config) or {}
     name = id_ or config.get("id")
     if not name:
-        raise BadArgument("id_", "say which minion this will be: id_=NAME")
+        raise BadArgument("id_", "give the id of the minion: id_=NAME")
     submission.refuse_reserved(context, name)
     return identity.identity(context, name, config, keys_, approve_key=approve_key)
 
@@ -196,8 +194,7 @@ def _refuse_anothers(folder: Path) -> None:
         if not is_ours or (is_open and not status.st_mode & stat.S_ISVTX):
             raise SeedError(
                 f"{checked_folder} is a folder of, or open to, other users, who could replace the "
-                "key and the "
-                f"configuration in {folder}; give tmp= a folder of root's, or none"
+                f"key and the configuration in {folder}; give tmp= a folder of root's, or none"
             )
 
 

@@ -9,8 +9,9 @@ from saltvirt.core import arguments, files, wire, writelimit
 from saltvirt.core.errors import BadArgument, SeedError, StorageError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
+from saltvirt.core.seedmethods import GUESTFS
 from saltvirt.libvirt import connect, reservations
-from saltvirt.seeding import inspection, install, provided
+from saltvirt.seeding import inspection, install, provided, write
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Inspection
 from saltvirt.storage import diskpaths, door, policies, usage
@@ -32,8 +33,7 @@ def build(context: Context, source: str, name: str, options: Mapping[str, Any]) 
     job = _job(options)
     refuse_packages(job["packages"], is_networked=install.uses_network(context.settings))
     target = _target(context.settings, name, options)
-    limits = inspection.limits(context.settings)
-    missing_reason = appliance.why_missing(limits["python"])
+    missing_reason = appliance.why_missing(inspection.python(context.settings))
     if missing_reason:
         raise StorageError(f"no image can be built on this host: {missing_reason}")
     base = fetch.obtain(context, source, options["saltenv"], image_hash=options["image_hash"])
@@ -47,14 +47,12 @@ def build(context: Context, source: str, name: str, options: Mapping[str, Any]) 
         job |= _fetch_inputs(context, base, options)
         context.progress("Building", detail="in the appliance")
         try:
-            masters = inspection.masters(context.opts) if job["network"] else ()
-            worker_job = {**job, "path": str(part_path), "format": "qcow2"}
-            answer = appliance.run(worker_job, masters=masters, **limits)
+            worker_job = {**job, "via": GUESTFS.name, "path": str(part_path), "format": "qcow2"}
+            content = write.run_job(context, worker_job)
         except SeedError as exc:
             raise SeedError(str(exc).replace(str(part_path), f"image {name}")) from exc
         validated_image = validation.validate(part_path)
         _place(context.settings, part_path, name, options)
-    content = inspection.parse_content(answer)
     digest, warnings = _cache_copy(context.settings, target, validated_image, content)
     return {
         "path": str(target),

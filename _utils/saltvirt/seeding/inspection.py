@@ -70,7 +70,7 @@ def parse_content(answer: object) -> Inspection:
     try:
         out: Inspection = wire.argument("the disk's content", Inspection, answer)
     except BadArgument as exc:
-        raise SeedError(f"what was found in the disk cannot be understood: {exc}") from exc
+        raise SeedError(f"the worker's answer about the disk cannot be read: {exc}") from exc
     # The architecture is used in paths and URLs, and a hostile image may control the worker.
     is_name = out.arch is None or _ARCH.fullmatch(out.arch)
     return out if is_name else replace(out, arch="unknown")
@@ -85,15 +85,22 @@ def read_kept_content(settings: HostSettings, base: validation.ValidatedImage) -
 
 def look(context: Context, base: validation.ValidatedImage, *, use_kvm: bool) -> Inspection:
     """Return the content of a cached image, inspected once and kept beside the image."""
-    digest = cache.digest_of(context.settings, base.path)
-    job = {"action": "look", "path": base.path, "format": base.format}
+    settings, digest = context.settings, cache.digest_of(context.settings, base.path)
     if digest is None:
-        return parse_content(appliance.run(job, use_kvm=use_kvm, **limits(context.settings)))
-    kept_path = cache.inspection_path(context.settings, digest)
-    with locks.hold_lock(Path(context.settings.state_dir) / "locks" / f"look-{digest}.lock"):
-        if kept_path.exists():
-            return parse_content(json.loads(kept_path.read_text()))
+        return parse_content(look_into(settings, base.path, base.format, use_kvm=use_kvm))
+    with locks.hold_lock(Path(settings.state_dir) / "locks" / f"look-{digest}.lock"):
+        kept_content = read_kept_content(settings, base)
+        if kept_content is not None:
+            return kept_content
         context.progress("Looking", detail="into the image, once")
-        answer = appliance.run(job, use_kvm=use_kvm, **limits(context.settings))
-        files.write(kept_path, json.dumps(answer).encode())
+        answer = look_into(settings, base.path, base.format, use_kvm=use_kvm)
+        files.write(cache.inspection_path(settings, digest), json.dumps(answer).encode())
     return parse_content(answer)
+
+
+def look_into(
+    settings: HostSettings, path: str, fmt: str | None, *, use_kvm: bool = False
+) -> dict[str, Any]:
+    """Return the worker's answer about the content of a disk or an image."""
+    job = {"action": "look", "path": path, "format": fmt}
+    return appliance.run(job, use_kvm=use_kvm, **limits(settings))

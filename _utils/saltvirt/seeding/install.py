@@ -21,7 +21,7 @@ _NO_SOURCE = (
     "virt:seed:install_network: True to let the guest's own repositories be used"
 )
 # For a disk that was not inspected: the worker refuses the disk only if it has no minion.
-REFUSED = Installation(kind="refused", why=_NO_SOURCE)
+REFUSED = Installation(kind="refused", refusal=_NO_SOURCE)
 
 
 def source(settings: HostSettings, requested_source: object) -> tuple[str, ...] | None:
@@ -111,7 +111,7 @@ def _fetch_file(context: Context, url: str, digest: str | None, saltenv: str) ->
         if digest is None:
             raise
         raise SeedError(
-            f"{url} does not come, though the index of minions has it: "
+            f"{url} cannot be fetched, though the index of minions has it: "
             f"{str(exc).removeprefix('image ')}; {minionpackages.remedy(saltenv)}"
         ) from exc
     # The cache names files by their digests, which were checked on arrival.

@@ -7,13 +7,20 @@ from saltvirt.core import guestaccess
 from saltvirt.core.arguments import hide_credentials
 from saltvirt.core.errors import SeedError
 from saltvirt.core.options.config import HostSettings
-from saltvirt.seeding import credentials, firstboot, install, unread, users
+from saltvirt.core.seedmethods import (
+    AUTO,
+    CREDENTIAL,
+    GUESTFS,
+    METHODS,
+    NOCLOUD,
+    SeedMethod,
+    reads_image,
+)
+from saltvirt.seeding import firstboot, install, unread, users
 from saltvirt.seeding.seedmodel import Inspection, Installation
 from saltvirt.seeding.shared import minionpackages
 from saltvirt.seeding.shared.minionpackages import Package
 
-# Methods that write into the disk, or depend on its content: the image is inspected first.
-_INSPECTS = ("auto", "guestfs", "credentials")
 _APPLIANCE_ADVICE = "have python3-guestfs installed there: salt HOST state.apply hypervisor"
 _SKIP_ADVICE = (
     "give seed_method=nocloud for an image that has cloud-init and a minion, or seed=False for a "
@@ -32,8 +39,8 @@ class SeedRequest:
     """
     The inputs to the choice of a seed method, except the image's content.
 
-    asked
-        A seed method of ours, or ``auto``.
+    method_name
+        One of :data:`saltvirt.core.seedmethods.NAMES`.
     function
         The minion's function that seeds instead, None for our own methods.
     install_from
@@ -48,12 +55,12 @@ class SeedRequest:
         Whether there are SSH keys to log in with; whether the call itself gives any.
     has_own_users, has_own_packages
         Whether the user data sets the users or the default user's name; the package sources.
-    why_blind
+    inspection_obstacle
         Why this host cannot inspect images, None if it can.
     """
 
     image: str
-    asked: str = "auto"
+    method_name: str = AUTO
     function: str | None = None
     install_from: tuple[str, ...] | None = None
     provided: tuple[Package, ...] = ()
@@ -65,7 +72,7 @@ class SeedRequest:
     asks_for_ssh_keys: bool = False
     has_own_users: bool = False
     has_own_packages: bool = False
-    why_blind: str | None = None
+    inspection_obstacle: str | None = None
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -73,28 +80,33 @@ class SeedRequest:
         return self.install_from or tuple(package.url for package in self.provided)
 
     @property
-    def is_image_known(self) -> bool:
-        """Whether the method depends on the image's content."""
-        return not self.function and self.asked in _INSPECTS
+    def reads_image(self) -> bool:
+        """Whether the decision depends on the image's content."""
+        return not self.function and reads_image(self.method_name)
 
     @property
     def is_image_inspected(self) -> bool:
-        """Whether this host inspects the image for the method."""
-        return self.is_image_known and not self.why_blind
+        """Whether this host inspects the image for the decision."""
+        return self.reads_image and not self.inspection_obstacle
+
+    @property
+    def image_text(self) -> str:
+        """The image in messages, without the secrets of its URL."""
+        return f"image {hide_credentials(self.image)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeedMethod:
+class SeedDecision:
     """
-    The seed method of a VM; ``warnings`` are lines from :func:`unread.warnings`.
+    How a VM is seeded; ``warnings`` are lines from :func:`unread.warnings`.
 
     name
-        A seed method of ours, or the function that the user named.
+        The seed method's name, or the function that the user named.
     install
         How a minion is installed, None if none is; its ``urls`` are still to be fetched.
-    found
+    content
         The image's content, if it was needed.
-    why
+    reason
         The reason for the method, if neither the request nor the image decides it.
     ssh_user
         The guest's user for logins by SSH, None if there is none or it is unknown; ``USER`` stands
@@ -103,10 +115,15 @@ class SeedMethod:
 
     name: str
     install: Installation | None = None
-    found: Inspection | None = None
-    why: str | None = None
+    content: Inspection | None = None
+    reason: str | None = None
     ssh_user: str | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def method(self) -> SeedMethod | None:
+        """The seed method, None for a function or while ``auto`` has not chosen yet."""
+        return METHODS.get(self.name)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the method as ``dry_run=True`` shows it."""
@@ -116,8 +133,8 @@ class SeedMethod:
             "install_from": [hide_credentials(url) for url in self.install.urls]
             if self.install
             else [],
-            "os": self.found.os if self.found else None,
-            **({"why": self.why} if self.why else {}),
+            "os": self.content.os if self.content else None,
+            **({"why": self.reason} if self.reason else {}),
             **({"warnings": list(self.warnings)} if self.warnings else {}),
         }
 
@@ -135,140 +152,145 @@ def decide(
     request: SeedRequest,
     content: Inspection | None = None,
     inspection_error: SeedError | None = None,
-) -> SeedMethod:
+) -> SeedDecision:
     """
-    Return the seed method of a VM; raise SeedError if seeding cannot work.
+    Return how a VM is seeded; raise SeedError if seeding cannot work.
 
     content
         The image's content; None if the image was not inspected.
     inspection_error
         The error of a failed inspection.
 
-    Without either, the method of an image that is still to be inspected is provisional.
+    Without either, the decision on an image that is still to be inspected is provisional.
     """
     if request.function:
         if request.asks_for_ssh_keys:
             raise SeedError(f"ssh_authorized_keys: seed_cmd {request.function} is not given them")
-        return SeedMethod(name=request.function)
-    if request.asked == "credentials" and not request.starts:
-        raise SeedError("credentials are handed over when the VM starts; leave out start=False")
+        return SeedDecision(name=request.function)
+    requested_method = METHODS.get(request.method_name)
+    if requested_method and requested_method.writes_to == CREDENTIAL and not request.starts:
+        raise SeedError(
+            f"{requested_method.name} are handed over when the VM starts; leave out start=False"
+        )
     if request.is_image_inspected and content is None and inspection_error is None:
-        return SeedMethod(name=request.asked, why="the image was not looked into yet")
-    name, reason = _choose_name(request, content, inspection_error)
-    installation = _choose_install(request, name, content)
-    _refuse_without_appliance(request, name, installation)
-    _refuse_unread(request, name, content)
-    user = _ssh_user(request, name, content)
-    warnings = unread.warnings(request.image, name, content, has_ssh_keys=request.has_ssh_keys)
-    return SeedMethod(
-        name=name, install=installation, found=content, why=reason, ssh_user=user, warnings=warnings
+        return SeedDecision(name=request.method_name, reason="the image was not looked into yet")
+    method, reason = _choose_method(request, requested_method, content, inspection_error)
+    installation = _choose_install(request, method, content)
+    _refuse_without_appliance(request, method, installation)
+    _refuse_unread(request, method, content)
+    return SeedDecision(
+        name=method.name,
+        install=installation,
+        content=content,
+        reason=reason,
+        ssh_user=_ssh_user(request, method, content),
+        warnings=unread.warnings(request.image, method, content, has_ssh_keys=request.has_ssh_keys),
     )
 
 
-def _refuse_unread(request: SeedRequest, name: str, content: Inspection | None) -> None:
+def _refuse_unread(request: SeedRequest, method: SeedMethod, content: Inspection | None) -> None:
     """Raise SeedError if nothing in the guest would read data that the call gives."""
-    if name != "nocloud":
+    if not method.is_for_cloud_init:
         if request.is_for_cloud_init:
             raise SeedError(
                 f"user_data and the guest's part of interfaces are for cloud-init; with "
-                f"{name} nothing in the guest would read them"
+                f"{method.name} nothing in the guest would read them"
             )
     elif request.asks_for_ssh_keys and content is not None and not content.has_cloud_init:
         missing_part = "cloud-init" if content.root else "operating system"
         raise SeedError(
-            f"ssh_authorized_keys: image {hide_credentials(request.image)} has no {missing_part}, "
-            "so nothing in it would "
-            "read them"
+            f"ssh_authorized_keys: {request.image_text} has no {missing_part}, so nothing in it "
+            "would read them"
         )
 
 
 def _refuse_without_appliance(
-    request: SeedRequest, name: str, installation: Installation | None
+    request: SeedRequest, method: SeedMethod, installation: Installation | None
 ) -> None:
-    """Raise SeedError if the method needs an appliance and this host has none."""
-    if request.why_blind and (name == "guestfs" or (installation and installation.kind != "boot")):
+    """Raise SeedError if the decision needs an appliance and this host has none."""
+    is_needed = method.needs_appliance or (installation and installation.kind != "boot")
+    if request.inspection_obstacle and is_needed:
         raise SeedError(
-            f"image {hide_credentials(request.image)} needs an appliance, and this host has none: "
-            f"{request.why_blind}; {_APPLIANCE_ADVICE}"
+            f"{request.image_text} needs an appliance, and this host has none: "
+            f"{request.inspection_obstacle}; {_APPLIANCE_ADVICE}"
         )
 
 
-def _ssh_user(request: SeedRequest, name: str, content: Inspection | None) -> str | None:
-    if not request.has_ssh_keys or (content is not None and content.has_ssh_server is False):
+def _ssh_user(request: SeedRequest, method: SeedMethod, content: Inspection | None) -> str | None:
+    if not request.has_ssh_keys or (content is not None and not content.has_ssh_server):
         return None
-    if name != "nocloud":
+    if not method.is_for_cloud_init:
         return "root"
     if request.has_own_users or (content is not None and content.root is None):
         return None
     return users.default_user(content.os if content else None) or guestaccess.SOME_USER
 
 
-def _choose_name(
-    request: SeedRequest, content: Inspection | None, inspection_error: SeedError | None
-) -> tuple[str, str | None]:
-    """Return ``(method, why)``."""
+def _choose_method(
+    request: SeedRequest,
+    requested_method: SeedMethod | None,
+    content: Inspection | None,
+    inspection_error: SeedError | None,
+) -> tuple[SeedMethod, str | None]:
+    """Return ``(method, reason)``; ``requested_method`` is None for ``auto``."""
     if content is None:
-        return _choose_unseen(request, inspection_error)
-    _refuse_unfit(request, content)
-    if request.asked != "auto":
-        return request.asked, None
+        return _choose_unseen(request, requested_method, inspection_error)
+    _refuse_unfit(request, requested_method, content)
+    if requested_method:
+        return requested_method, None
     if content.root is None:
-        return "nocloud", "there is no operating system in the image"
+        return NOCLOUD, "there is no operating system in the image"
     # The cheapest safe method that the image supports; cloud-init sets up the network too.
-    return ("nocloud" if content.has_cloud_init else "guestfs"), None
+    return (NOCLOUD if content.has_cloud_init else GUESTFS), None
 
 
 def _choose_unseen(
-    request: SeedRequest, inspection_error: SeedError | None
-) -> tuple[str, str | None]:
-    """Return ``(method, why)`` of an image that was not inspected."""
-    if inspection_error:
-        if request.asked != "auto":
+    request: SeedRequest, requested_method: SeedMethod | None, inspection_error: SeedError | None
+) -> tuple[SeedMethod, str | None]:
+    """Return ``(method, reason)`` for an image that was not inspected."""
+    obstacle = request.inspection_obstacle
+    if requested_method:
+        if inspection_error:
             raise inspection_error
-        if request.installs:
+        if obstacle and requested_method.needs_appliance:
             raise SeedError(
-                f"whether image {hide_credentials(request.image)} has a salt-minion cannot be "
-                f"seen: {inspection_error}; "
-                f"{_SKIP_ADVICE}"
+                f"seed_method {requested_method.name} does not work on this host: {obstacle}"
             )
-        # With install=False the user states that there is a minion; a NoCloud seed does no harm.
-        return "nocloud", str(inspection_error)
-    if request.why_blind and request.asked == "guestfs":
-        raise SeedError(f"seed_method guestfs does not work on this host: {request.why_blind}")
-    if request.why_blind and request.asked == "auto":
-        if request.installs:
-            raise SeedError(
-                f"whether image {hide_credentials(request.image)} has a salt-minion cannot be seen "
-                "on this host: "
-                f"{request.why_blind}; {_APPLIANCE_ADVICE}, or {_SKIP_ADVICE}"
-            )
-        return "nocloud", "nothing here could look into the image"
-    return request.asked, None
+        return requested_method, None
+    if request.installs:
+        place, remedy = ("", "") if inspection_error else (" on this host", _APPLIANCE_ADVICE)
+        raise SeedError(
+            f"whether {request.image_text} has a salt-minion is not known{place}: "
+            f"{inspection_error or obstacle}; {f'{remedy}, or ' if remedy else ''}{_SKIP_ADVICE}"
+        )
+    # With install=False the user states that there is a minion; a NoCloud seed does no harm.
+    return NOCLOUD, str(inspection_error or "nothing here could look into the image")
 
 
 def _choose_install(
-    request: SeedRequest, name: str, content: Inspection | None
+    request: SeedRequest, method: SeedMethod, content: Inspection | None
 ) -> Installation | None:
     """Return how the minion is installed; None if the image has a minion, or gets none."""
-    if not request.installs or name == "credentials" or (content and content.has_minion):
+    if not (request.installs and method.installs_minion) or (content and content.has_minion):
         return None
-    cloud_content = content if content and content.root and name == "nocloud" else None
-    if name == "guestfs" or (cloud_content and request.sources):
+    cloud_content = content if content and content.root and method.is_for_cloud_init else None
+    if method.needs_appliance or (cloud_content and request.sources):
         return _install_in_appliance(request, content)
-    return _install_at_boot(request, name, cloud_content)
+    return _install_at_boot(request, method, cloud_content)
 
 
-def _install_at_boot(request: SeedRequest, name: str, content: Inspection | None) -> Installation:
+def _install_at_boot(
+    request: SeedRequest, method: SeedMethod, content: Inspection | None
+) -> Installation:
     """Return how a guest installs its minion at boot; raise SeedError if that cannot work."""
     if request.install_from:
-        reason = {
-            "nocloud": "it is put into a system that was found in the image",
-            "nbd": "a host never runs what is in a guest's disk",
-        }[name]
-        raise SeedError(f"install_from needs seed_method=auto or guestfs: {reason}")
+        raise SeedError(
+            f"install_from needs seed_method=auto or {GUESTFS.name}: {method.no_install_from}"
+        )
     if content:
         _refuse_unpackaged(request, content)
-    return Installation(kind="boot", script=firstboot.install() if name == "nbd" else None)
+    script = None if method.is_for_cloud_init else firstboot.install()
+    return Installation(kind="boot", script=script)
 
 
 def _install_in_appliance(request: SeedRequest, content: Inspection | None) -> Installation:
@@ -277,14 +299,13 @@ def _install_in_appliance(request: SeedRequest, content: Inspection | None) -> I
     _refuse_unstarted(request, content)
     if content and not urls and not request.is_networked and not _may_be_fetched(content):
         raise SeedError(
-            f"image {hide_credentials(request.image)} ({content.os}) has no salt-minion; "
-            f"{_OWN_SOURCE_ADVICE}, or set "
+            f"{request.image_text} ({content.os}) has no salt-minion; {_OWN_SOURCE_ADVICE}, or set "
             "virt:seed:install_network: True to let the guest's own repositories be used"
         )
     try:
         return install.decide(urls, arch, is_networked=request.is_networked, packages=packages)
     except SeedError as exc:
-        raise SeedError(f"image {hide_credentials(request.image)}: {exc}") from exc
+        raise SeedError(f"{request.image_text}: {exc}") from exc
 
 
 def _may_be_fetched(content: Inspection) -> bool:
@@ -296,8 +317,7 @@ def _refuse_unstarted(request: SeedRequest, content: Inspection | None) -> None:
     is_tarball = any(install.kind(url) == "tarball" for url in request.install_from or ())
     if content and content.root and is_tarball and not content.has_systemd:
         raise SeedError(
-            f"image {hide_credentials(request.image)} ({content.os}) has no systemd, which starts "
-            "the minion of a "
+            f"{request.image_text} ({content.os}) has no systemd, which starts the minion of a "
             "tarball; give install_from= packages or a script, or an image that has a minion"
         )
 
@@ -313,40 +333,42 @@ def _refuse_unpackaged(request: SeedRequest, content: Inspection) -> None:
         reason = "it is no distribution that is known to have one in its repositories"
     fetch_advice = f"run `{minionpackages.COMMAND}` on the master, give install_from="
     raise SeedError(
-        f"image {hide_credentials(request.image)} has cloud-init and no salt-minion, and {reason}: "
-        f"{fetch_advice if _may_be_fetched(content) else _OWN_SOURCE_ADVICE}, seed_method=nocloud "
-        "if it "
-        "comes to one by itself, or seed=False for a VM without one"
+        f"{request.image_text} has cloud-init and no salt-minion, and {reason}: "
+        f"{fetch_advice if _may_be_fetched(content) else _OWN_SOURCE_ADVICE}, "
+        f"seed_method={NOCLOUD.name} if it gets one by itself, or seed=False for a VM without "
+        "one"
     )
 
 
-def _refuse_unfit(request: SeedRequest, content: Inspection) -> None:
+def _refuse_unfit(
+    request: SeedRequest, requested_method: SeedMethod | None, content: Inspection
+) -> None:
+    """Raise SeedError if an image has not what the request, or the requested method, needs."""
     if content.root is None:
-        if request.asked != "auto":
+        if requested_method:
             raise SeedError(
-                f"image {hide_credentials(request.image)} cannot be seeded: there is no operating "
-                "system in it"
+                f"{request.image_text} cannot be seeded: there is no operating system in it"
             )
         return
     if not content.has_minion and not request.installs:
         raise SeedError(
-            f"image {hide_credentials(request.image)} ({content.os}) has no salt-minion, and "
-            "install=False; "
-            "give another image, install=True, or seed=False"
+            f"{request.image_text} ({content.os}) has no salt-minion, and install=False; give "
+            "another image, install=True, or seed=False"
         )
-    if request.asked == "credentials":
-        _refuse_without_credentials(hide_credentials(request.image), content)
+    if requested_method:
+        _refuse_unsupported(request.image_text, requested_method, content)
 
 
-def _refuse_without_credentials(image: str, content: Inspection) -> None:
-    if not content.has_minion:
+def _refuse_unsupported(image_text: str, method: SeedMethod, content: Inspection) -> None:
+    """Raise SeedError if an image lacks what a seed method needs."""
+    if not (content.has_minion or method.installs_minion):
         raise SeedError(
-            f"image {image} has no salt-minion, and credentials cannot install one; "
-            "use seed_method=guestfs"
+            f"{image_text} has no salt-minion, and {method.name} cannot install one; use "
+            f"seed_method={GUESTFS.name}"
         )
-    version = content.systemd_version
-    if not content.has_systemd or (version and version < credentials.LEAST_SYSTEMD):
+    least, version = method.least_systemd, content.systemd_version
+    if least and (not content.has_systemd or (version and version < least)):
         raise SeedError(
-            f"image {image} has {f'systemd {version}' if version else 'no systemd'}; credentials "
-            f"need systemd {credentials.LEAST_SYSTEMD} or later"
+            f"{image_text} has {f'systemd {version}' if version else 'no systemd'}; {method.name} "
+            f"need systemd {least} or later"
         )

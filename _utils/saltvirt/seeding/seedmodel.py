@@ -67,7 +67,7 @@ class Installation:
         The file server's environment for the ``urls``, if it is not the image's.
     script
         The script that the guest runs when it boots, if the worker puts it there.
-    why
+    refusal
         The reason for a refusal.
     network
         The worker's appliance gets a network.
@@ -79,7 +79,7 @@ class Installation:
     saltenv: str | None = None
     files: tuple[tuple[str, str], ...] = ()
     script: str | None = None
-    why: str | None = None
+    refusal: str | None = None
     network: bool = False
 
     def to_job(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Installation:
             "kind": self.kind,
             "files": list(self.files),
             "script": self.script,
-            "why": self.why,
+            "refusal": self.refusal,
         }
 
 
@@ -105,8 +105,6 @@ class Inspection:
         ``[[place, device]]`` of its file systems, for the next job on a disk of this content.
     datasources
         Where cloud-init looks for its data; None if its files do not tell.
-    has_ssh_server
-        None if the worker did not look: a kept inspection may be of an older release.
     systemd_version
         None if there is no systemd, or if its version is unknown.
     """
@@ -118,6 +116,6 @@ class Inspection:
     has_minion: bool = False
     has_cloud_init: bool = False
     datasources: list[_Words] | None = None
-    has_ssh_server: bool | None = None
+    has_ssh_server: bool = True
     has_systemd: bool = False
     systemd_version: int | None = None

@@ -45,7 +45,7 @@ def refuse_reserved(context: Context, name: str) -> None:
     """
     Raise BadArgument if the master answers that a VM's name is a hypervisor's.
 
-    A master of an older release, or without our external pillar, does not answer.
+    A master without this project's external pillar does not answer.
     """
     arguments.vm_name(name)
     # Without a master there are no hypervisors' names.
@@ -67,7 +67,7 @@ def submit(context: Context, name: str, public: str | None) -> None:
     token = path.read_text()
     path.unlink()
     if context.ask is None:
-        raise SeedError(f"nobody can ask the master to accept the key of {name!r}")
+        raise SeedError(f"this host cannot ask the master to accept the key of {name!r}")
     answer = context.ask(context.opts, {"virtkey": {"name": name, "key": public, "token": token}})
     answer = answer.get("virtkey") or {}
     if answer.get(name) is not True:

@@ -3,19 +3,18 @@
 from collections.abc import Iterator
 
 from saltvirt.core.arguments import hide_credentials
+from saltvirt.core.seedmethods import GUESTFS, SeedMethod
 from saltvirt.seeding.seedmodel import Inspection
 
 _OURS = "NoCloud"
 
 
 def warnings(
-    image: str, method: str, content: Inspection | None, *, has_ssh_keys: bool
+    image: str, method: SeedMethod, content: Inspection | None, *, has_ssh_keys: bool
 ) -> tuple[str, ...]:
     """
     Return the warnings to show before a VM is made, one line each.
 
-    method
-        The seed method.
     content
         The image's content; None if the image was not inspected: then there are no warnings.
     """
@@ -29,20 +28,19 @@ def warnings(
 
 
 def _find_warnings(
-    image: str, method: str, content: Inspection, *, has_ssh_keys: bool
+    image: str, method: SeedMethod, content: Inspection, *, has_ssh_keys: bool
 ) -> Iterator[str]:
-    if method == "nocloud" and content.has_cloud_init and _reads_other_sources(content):
+    if method.is_for_cloud_init and content.has_cloud_init and _reads_other_sources(content):
         datasource_names = ", ".join(content.datasources or ["nowhere"])
         yield (
             f"cloud-init of {image} looks for its data in {datasource_names} alone "
-            "(datasource_list), not in "
-            f"{_OURS}: it reads neither the minion's identity nor ssh_authorized_keys; add {_OURS} "
-            "there, or give seed_method=guestfs"
+            f"(datasource_list), not in {_OURS}: it reads neither the minion's identity nor "
+            f"ssh_authorized_keys; add {_OURS} there, or give seed_method={GUESTFS.name}"
         )
-    if has_ssh_keys and content.has_ssh_server is False:
+    if has_ssh_keys and not content.has_ssh_server:
         yield (
-            f"ssh_authorized_keys let nobody in yet: {image} has no SSH server; install one in it, "
-            "or by user_data (packages: [openssh-server])"
+            f"ssh_authorized_keys let no user in yet: {image} has no SSH server; install one in "
+            "it, or by user_data (packages: [openssh-server])"
         )
 
 

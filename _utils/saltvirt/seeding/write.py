@@ -14,6 +14,7 @@ from salt.exceptions import SaltException
 from saltvirt.core import wire
 from saltvirt.core.errors import SeedError
 from saltvirt.core.salt.context import Context
+from saltvirt.core.seedmethods import GUESTFS
 from saltvirt.seeding import inspection
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity, Inspection, Installation
@@ -85,7 +86,7 @@ def seed_disk(
     job = _job("seed", path, fmt, install, content)
     job |= {"via": via, "files": files_of(identity), "ssh_keys": list(identity.ssh_keys)}
     job["is_another"] = identity.is_another
-    return _run_job(context, job, use_kvm)
+    return run_job(context, job, use_kvm=use_kvm)
 
 
 def install_minion(
@@ -98,7 +99,7 @@ def install_minion(
     use_kvm: bool = False,
 ) -> Inspection:
     """Put a minion without an identity into a disk, in an appliance; return the content."""
-    return _run_job(context, _job("install", path, fmt, install, content), use_kvm)
+    return run_job(context, _job("install", path, fmt, install, content), use_kvm=use_kvm)
 
 
 def _job(
@@ -110,7 +111,7 @@ def _job(
 ) -> dict[str, Any]:
     return {
         "action": action,
-        "via": "guestfs",
+        "via": GUESTFS.name,
         "path": path,
         "format": fmt,
         "install": install and install.to_job(),
@@ -119,9 +120,10 @@ def _job(
     }
 
 
-def _run_job(context: Context, job: dict[str, Any], use_kvm: bool) -> Inspection:
+def run_job(context: Context, job: dict[str, Any], *, use_kvm: bool = False) -> Inspection:
+    """Run a worker's job on a disk; return the content of the disk afterwards."""
     limits = inspection.limits(context.settings)
-    if job["via"] != "guestfs":
+    if job["via"] != GUESTFS.name:
         # The worker needs only the standard library here, which the minion's interpreter has.
         limits["python"] = sys.executable
     masters = inspection.masters(context.opts) if job["network"] else ()

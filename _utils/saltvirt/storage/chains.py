@@ -1,6 +1,5 @@
 """Length of backing chains: each external snapshot and each overlay adds one file."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from saltvirt.core.errors import StorageError
@@ -63,10 +62,7 @@ def why_no_snapshot(conn: Any, name: str) -> str | None:
 def find_too_deep(conn: Any) -> dict[str, list[str]]:
     """Return ``{VM: disks with too many files below them}``."""
     paths_by_vm = {
-        name: _filter_too_deep(paths) for name, paths in lifecycle.overlays_by_vm(conn).items()
+        name: sorted(path for path in paths if count_below(path) > MAX_BELOW)
+        for name, paths in lifecycle.overlays_by_vm(conn).items()
     }
     return {name: paths for name, paths in sorted(paths_by_vm.items()) if paths}
-
-
-def _filter_too_deep(paths: Iterable[str]) -> list[str]:
-    return sorted(path for path in paths if count_below(path) > MAX_BELOW)

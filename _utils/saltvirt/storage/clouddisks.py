@@ -9,14 +9,14 @@ from typing import Any
 from saltvirt.core.errors import StorageError
 from saltvirt.core.options import config
 from saltvirt.core.options.config import HostSettings
-from saltvirt.libvirt import hostfacts
+from saltvirt.libvirt import hostfacts, reservations
 from saltvirt.libvirt.storage import volumes
-from saltvirt.storage import policies, sharing, trash, usage, vmvolumes
+from saltvirt.storage import policies, sharing, trash, usage
 
 
 def hold_host_files(settings: HostSettings) -> AbstractContextManager[None]:
     """Keep this host from taking files into use, or into the trash, during the block."""
-    return vmvolumes.hold_host_lock(settings) if _can_read_files(settings) else nullcontext()
+    return reservations.host_lock(settings) if _can_read_files(settings) else nullcontext()
 
 
 def find_needed(conn: Any, settings: HostSettings, name: str, paths: Sequence[str]) -> set[str]:
@@ -28,7 +28,7 @@ def find_needed(conn: Any, settings: HostSettings, name: str, paths: Sequence[st
     if not _can_read_files(settings):
         _refuse_unreadable_trash(conn, name)
         return set()
-    index = usage.index(conn, settings, but=[name], going=paths)
+    index = usage.index(conn, settings, excluded_vms=[name], removed_files=paths)
     verdicts = index.verdicts(policies.CLOUD, paths)
     sharing.refuse_unasked(
         verdicts.values(), "nothing is removed", f"salt-run virt.purge {shlex.quote(name)}"

@@ -4,13 +4,13 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from saltvirt.core import files, locks, terminal, writelimit
+from saltvirt.core import files, locks, writelimit
 from saltvirt.core.errors import ImageError, StorageError
 from saltvirt.core.model import Disk
 from saltvirt.core.options.config import HostSettings
@@ -20,8 +20,6 @@ from saltvirt.libvirt.domains import lifecycle, query
 from saltvirt.storage.images import backing, cache, qcow2, tool, validation
 from saltvirt.xml.storage import pooldisk
 
-# The number of hosts that a message names.
-_MAX_NAMED_HOSTS = 10
 # QEMU itself refuses chains that are much longer.
 _DEPTH = 64
 # libvirt's folder of definitions; libvirt never removes the folder itself.
@@ -275,7 +273,9 @@ def is_declared(settings: HostSettings, path: str) -> bool:
     """
     Return whether ``virt:shared_paths`` declares that every host has a file or a device.
 
-    Links and ``..`` are resolved first: the target of a link in a shared folder may be local.
+    A move needs that; whether other hosts may use a file is asked of
+    :func:`saltvirt.storage.sharing.is_shared`. Links and ``..`` are resolved first: the target of
+    a link in a shared folder may be local.
     """
     # The name of a network disk is no path.
     if not path.startswith("/"):
@@ -294,24 +294,6 @@ def _resolve_path(path: str) -> Path:
         # Hosts share the device's link, but its target has a number of this host alone.
         return Path(path).parent.resolve() / Path(path).name
     return real_path
-
-
-def unasked_hosts_message(unasked_hosts: Sequence[str]) -> str:
-    """Return the message for a disk that VMs on unresponsive hosts may have."""
-    return (
-        "on storage that all hosts share, and "
-        f"{terminal.join_some(unasked_hosts, _MAX_NAMED_HOSTS)} may have a VM "
-        "with it and cannot be asked; wait until all answer, or, if you know that they have no "
-        "such VM, give force=True"
-    )
-
-
-def namesakes_message(other_vms: Iterable[str]) -> str:
-    """Return the message for a shared disk with a name that may belong to another VM."""
-    return (
-        f"by its name it may be a disk of VM {' or '.join(map(repr, other_vms))} on another host; "
-        "choose another name for the disk, or for the VM, or give it as source_file"
-    )
 
 
 # QEMU locks bytes from 100 on, for its own access and for the access it lets others have.
@@ -388,8 +370,9 @@ def find_not_loaded(conn: Any) -> dict[str, str]:
     definition_paths = sorted(_DEFINITIONS.glob("*.xml"))
     loaded_names = set(query.names(conn)) if definition_paths else set()
     return {
-        path.stem: f"libvirt has not loaded {path}, so nobody knows which files that VM uses; its "
-        "log says why: mend that and restart it, or move the file away if it is not a VM's"
+        path.stem: f"libvirt has not loaded {path}, so this host cannot tell which files that VM "
+        "uses; its log says why: mend that and restart it, or move the file away if it is not a "
+        "VM's"
         for path in definition_paths
         if path.stem not in loaded_names and path.exists()
     }

@@ -27,7 +27,7 @@ def file_users(
     excluded_vms = [name] if name is not None and _is_kept_definition(conn, name) else []
     seen_folders = _find_seen_folders(settings, file_paths)
     index = usage.index(
-        conn, settings, but=excluded_vms, seen_folders=seen_folders, uuid=removed_uuid
+        conn, settings, excluded_vms=excluded_vms, searched_folders=seen_folders, uuid=removed_uuid
     )
     verdicts = index.verdicts(policies.ASKED, file_paths)
     return {

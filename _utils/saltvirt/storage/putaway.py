@@ -32,7 +32,11 @@ def put(
     vm = owner.vm if owner else file.stem
     with reservations.host_lock(settings):
         index = usage.index(
-            conn, settings, beside_files=[str(file)], going=[str(file)], other_hosts=other_hosts
+            conn,
+            settings,
+            beside_files=[str(file)],
+            removed_files=[str(file)],
+            other_hosts=other_hosts,
         )
         if str(file) in reservations.list_files(settings):
             raise StorageError(f"{file} stays: a record names it; salt-run virt.settle ends that")

@@ -5,7 +5,7 @@ import shlex
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ _OWN_INTERNAL = (
     "snapshot {1!r} of VM {0!r} itself is kept in it; delete that snapshot first "
     "(virt.delete_snapshots {words})"
 )
+_OWN_TEXTS = {policies.OWN_SNAPSHOT: _OWN_SNAPSHOT, policies.OWN_INTERNAL: _OWN_INTERNAL}
 _SAVED = (
     "VM {!r} has a saved state (managed save), which would go on over what is in it by then; "
     "start it and shut it down, or drop that state with virsh managedsave-remove {vm}"
@@ -60,17 +61,17 @@ class Host:
 
     conn
         The connection to its libvirt, None on a host without libvirt.
-    but
+    excluded_vms
         VMs that do not count as users, such as the VM that is purged.
-    own
-        VMs with records and kept definitions that do not count, beside those of ``but``.
-    going
+    record_exempt
+        VMs with records and kept definitions that do not count, beside those of ``excluded_vms``.
+    removed_files
         Files that are removed together: their backing files do not count.
     snapshots_going
-        Snapshots of the VMs of ``but`` that are deleted.
+        Snapshots of the VMs of ``excluded_vms`` that are deleted.
     folders
         Folders to search for overlays that no VM has, beside the folders of disks.
-    seen
+    searched_folders
         Folders that the asking host searches itself: files of no VM there do not count.
     uuid
         A VM that another host removes: its kept definition here does not count.
@@ -78,12 +79,12 @@ class Host:
 
     conn: Any
     settings: HostSettings
-    but: Collection[str] = ()
-    own: Collection[str] = ()
-    going: Collection[str] = ()
+    excluded_vms: Collection[str] = ()
+    record_exempt: Collection[str] = ()
+    removed_files: Collection[str] = ()
     snapshots_going: Collection[str] = ()
     folders: Collection[Path] = ()
-    seen: Collection[Path] = ()
+    searched_folders: Collection[Path] = ()
     uuid: str | None = None
     _sources: dict[str, dict[str, Reference]] = field(default_factory=dict)
 
@@ -98,35 +99,35 @@ class Host:
         return {} if self.conn is None else lifecycle.disks(self.conn)
 
     @cached_property
-    def taken(self) -> Mapping[str, list[Snapshot]]:
+    def snapshots_by_vm(self) -> Mapping[str, list[Snapshot]]:
         """``{VM: snapshots}``."""
         return {} if self.conn is None else snapshots.read_all(self.conn)
 
     @cached_property
-    def places(self) -> set[Path]:
+    def disk_folders(self) -> set[Path]:
         """The folders in which VMs' files may lie."""
-        disk_folders = [] if self.conn is None else diskpaths.folders(self.conn, self.settings)
-        return {*disk_folders, *(folder for folder in self.folders if folder.is_dir())}
+        folders = [] if self.conn is None else diskpaths.folders(self.conn, self.settings)
+        return {*folders, *(folder for folder in self.folders if folder.is_dir())}
 
     @cached_property
-    def spared(self) -> set[str]:
+    def record_exempt_vms(self) -> set[str]:
         """The VMs with records and kept definitions that do not count."""
-        return {*self.but, *self.own}
+        return {*self.excluded_vms, *self.record_exempt}
 
     @cached_property
-    def gone(self) -> set[str]:
+    def removed_paths(self) -> set[str]:
         """The removed files' paths, as given and resolved."""
-        return {name for path in self.going for name in (path, os.path.realpath(path))}
+        return {name for path in self.removed_files for name in (path, os.path.realpath(path))}
 
-    def every(self, source: str) -> Iterator[tuple[str, Reference]]:
+    def all_references(self, source: str) -> Iterator[tuple[str, Reference]]:
         """Yield ``(path or POOL/VOLUME, reference)`` of a source; a file can have several."""
         yield from PROVIDERS[source](self)
 
-    def known(self, source: str) -> Mapping[str, Reference]:
+    def first_references(self, source: str) -> Mapping[str, Reference]:
         """Return ``{path or POOL/VOLUME: first reference}`` of a source."""
         if source not in self._sources:
             references_by_path: dict[str, Reference] = {}
-            for path, reference in self.every(source):
+            for path, reference in self.all_references(source):
                 references_by_path.setdefault(path, reference)
                 if path.startswith("/"):
                     references_by_path.setdefault(os.path.realpath(path), reference)
@@ -136,7 +137,7 @@ class Host:
 
 def _disks(host: Host) -> PathReferences:
     for vm, paths in sorted(host.disks.items()):
-        if vm not in host.but:
+        if vm not in host.excluded_vms:
             for path in sorted(paths):
                 yield path, _build_reference(policies.DISK, vm, _DISK)
 
@@ -155,7 +156,7 @@ def _backing(host: Host) -> PathReferences:
     if host.conn is None:
         return
     for vm, paths in sorted(lifecycle.overlays_by_vm(host.conn).items()):
-        if vm in host.but:
+        if vm in host.excluded_vms:
             continue
         # libvirt knows a disk's backing chain only while its domain runs.
         for path in (
@@ -164,26 +165,25 @@ def _backing(host: Host) -> PathReferences:
             yield path, _build_reference(policies.BACKING, vm, _BACKING)
 
 
-def _pool_disks(host: Host) -> PathReferences:
-    """Yield the volumes that are VMs' disks or in their backing chains, as the pools list them."""
-    for place, vms in volumes.users(host.conn).items() if host.conn is not None else ():
-        for vm in sorted(vms.difference(host.but)):
-            yield "/".join(place), _build_reference(policies.POOL_DISK, vm, _DISK)
+def _pool_volumes(host: Host, source: str) -> PathReferences:
+    """
+    Yield the volumes that VMs have as disks, or in backing chains, as the pools list them.
+
+    A volume in a backing chain may be on a server, and have no readable header.
+    """
+    is_disk = source == policies.POOL_DISK
+    find_users = volumes.users if is_disk else volumes.find_backing_users
+    for place, vms in find_users(host.conn).items() if host.conn is not None else ():
+        for vm in sorted(vms.difference(host.excluded_vms)):
+            yield "/".join(place), _build_reference(source, vm, _DISK if is_disk else _BACKING)
 
 
-def _pool_backing(host: Host) -> PathReferences:
-    """Yield the volumes in disks' backing chains: a volume on a server has no readable header."""
-    for place, vms in (
-        volumes.find_backing_users(host.conn).items() if host.conn is not None else ()
-    ):
-        for vm in sorted(vms.difference(host.but)):
-            yield "/".join(place), _build_reference(policies.POOL_BACKING, vm, _BACKING)
-
-
-def _snapshots(host: Host, source: str, *, is_external: bool, is_own: bool) -> PathReferences:
+def _snapshots(host: Host, source: str) -> PathReferences:
     """Yield the files that snapshots revert to, and their backing chains."""
-    for vm, vm_snapshots in sorted(host.taken.items()):
-        if (vm in host.but) != is_own:
+    is_external = source in (policies.SNAPSHOT, policies.OWN_SNAPSHOT)
+    is_own = source in _OWN_TEXTS
+    for vm, vm_snapshots in sorted(host.snapshots_by_vm.items()):
+        if (vm in host.excluded_vms) != is_own:
             continue
         disks = set(map(os.path.realpath, host.disks.get(vm, ())))
         for snapshot in vm_snapshots:
@@ -191,14 +191,11 @@ def _snapshots(host: Host, source: str, *, is_external: bool, is_own: bool) -> P
                 is_own and snapshot.name in host.snapshots_going
             ):
                 continue
-            reference = _build_snapshot_reference(source, vm, snapshot)
+            reference = _build_reference(
+                source, vm, _OWN_TEXTS.get(source, _SNAPSHOT), snapshot.name
+            )
             for path in _find_revert_files(host.conn, snapshot, () if is_own else disks):
                 yield path, reference
-
-
-def _build_snapshot_reference(source: str, vm: str, snapshot: Snapshot) -> Reference:
-    texts = {policies.OWN_SNAPSHOT: _OWN_SNAPSHOT, policies.OWN_INTERNAL: _OWN_INTERNAL}
-    return _build_reference(source, vm, texts.get(source, _SNAPSHOT), snapshot.name)
 
 
 def _find_revert_files(conn: Any, snapshot: Snapshot, disks: Collection[str]) -> Iterator[str]:
@@ -211,31 +208,15 @@ def _find_revert_files(conn: Any, snapshot: Snapshot, disks: Collection[str]) ->
         yield from diskpaths.chain_below(file) if path in snapshot.overlays else ()
 
 
-def _external(host: Host) -> PathReferences:
-    return _snapshots(host, policies.SNAPSHOT, is_external=True, is_own=False)
-
-
-def _internal(host: Host) -> PathReferences:
-    return _snapshots(host, policies.INTERNAL, is_external=False, is_own=False)
-
-
-def _own_external(host: Host) -> PathReferences:
-    return _snapshots(host, policies.OWN_SNAPSHOT, is_external=True, is_own=True)
-
-
-def _own_internal(host: Host) -> PathReferences:
-    return _snapshots(host, policies.OWN_INTERNAL, is_external=False, is_own=True)
-
-
 def _saved_states(host: Host) -> PathReferences:
     for vm in sorted(lifecycle.saved(host.conn)) if host.conn is not None else ():
-        for path in sorted(host.disks.get(vm, ())) if vm not in host.but else ():
+        for path in sorted(host.disks.get(vm, ())) if vm not in host.excluded_vms else ():
             yield path, _build_reference(policies.SAVED, vm, _SAVED)
 
 
 def _kept_definitions(host: Host) -> PathReferences:
     for vm, path, root in departedvms.definitions(host.settings):
-        is_spared = vm in host.spared or (
+        is_spared = vm in host.record_exempt_vms or (
             host.uuid is not None and readdomain.uuid(root) == host.uuid
         )
         for disk in readdomain.disk_sources(root) if not is_spared else ():
@@ -246,7 +227,7 @@ def _kept_definitions(host: Host) -> PathReferences:
 def _boot_references(host: Host) -> PathReferences:
     for definition in query.definitions(host.conn, with_next=True) if host.conn is not None else ():
         for root in (definition.root, definition.next_root):
-            for path in _boot_files(root) if definition.name not in host.but else ():
+            for path in _boot_files(root) if definition.name not in host.excluded_vms else ():
                 yield path, _build_reference(policies.BOOT, definition.name, _BOOT)
 
 
@@ -259,13 +240,13 @@ def _boot_files(root: ET.Element | None) -> list[str]:
 
 def _coming_files(host: Host) -> PathReferences:
     for path, vm in reservations.coming_files(host.settings, "").items():
-        if vm not in host.spared:
+        if vm not in host.record_exempt_vms:
             yield path, _build_reference(policies.COMING, vm, _COMING)
 
 
 def _going_files(host: Host) -> PathReferences:
     for path, (vm, words) in reservations.going_by_vm(host.settings).items():
-        if vm not in host.spared:
+        if vm not in host.record_exempt_vms:
             yield path, _build_reference(policies.GOING, vm, _GOING.replace("{}", "{1}"), words)
 
 
@@ -278,7 +259,7 @@ def _record_backing(host: Host) -> PathReferences:
         **{path: (vm, _reason(_COMING_BACKING, vm)) for path, vm in coming},
     }
     for path, (vm, text) in texts.items():
-        if vm in host.spared or not path.startswith("/") or path in host.gone:
+        if vm in host.record_exempt_vms or not path.startswith("/") or path in host.removed_paths:
             continue
         for backing_path in diskpaths.chain_below(path):
             yield backing_path, Reference(source=policies.RECORD, owner=vm, reason=text)
@@ -290,17 +271,21 @@ def _trash(host: Host) -> PathReferences:
 
 
 def _other_trash(host: Host) -> PathReferences:
-    for path in trashbacking.backing_files_beside(host.settings, host.places):
+    for path in trashbacking.backing_files_beside(host.settings, host.disk_folders):
         yield path, _build_reference(policies.OTHER_TRASH, "of another host", _TRASHED)
 
 
 def _files(host: Host) -> PathReferences:
     """Yield the backing files of files that no VM has, such as disks left by ``virt.undefine``."""
     disks = {os.path.realpath(path) for paths in host.disks.values() for path in paths}
-    for folder in sorted(host.places):
+    for folder in sorted(host.disk_folders):
         for file in _plain_files(folder):
             real = os.path.realpath(file)
-            if file in host.gone or real in {*disks, *host.gone} or Path(real).parent in host.seen:
+            if (
+                file in host.removed_paths
+                or real in {*disks, *host.removed_paths}
+                or Path(real).parent in host.searched_folders
+            ):
                 continue
             for path in diskpaths.chain_below(file):
                 yield path, _build_reference(policies.FILE, file, _FILE)
@@ -314,12 +299,14 @@ def _plain_files(folder: Path) -> Iterator[str]:
 PROVIDERS: Mapping[str, Callable[[Host], PathReferences]] = {
     policies.DISK: _disks,
     policies.BACKING: _backing,
-    policies.POOL_DISK: _pool_disks,
-    policies.POOL_BACKING: _pool_backing,
-    policies.SNAPSHOT: _external,
-    policies.INTERNAL: _internal,
-    policies.OWN_SNAPSHOT: _own_external,
-    policies.OWN_INTERNAL: _own_internal,
+    **{
+        source: partial(_pool_volumes, source=source)
+        for source in (policies.POOL_DISK, policies.POOL_BACKING)
+    },
+    **{
+        source: partial(_snapshots, source=source)
+        for source in (policies.SNAPSHOT, policies.INTERNAL, *_OWN_TEXTS)
+    },
     policies.SAVED: _saved_states,
     policies.KEPT: _kept_definitions,
     policies.BOOT: _boot_references,

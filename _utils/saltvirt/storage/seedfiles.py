@@ -2,31 +2,23 @@
 
 from pathlib import Path
 
-from saltvirt.xml.domain import sysinfo
+from saltvirt.core.seedmethods import METHODS, SeedMethod
 
-# By kind; ``raw`` is the former name of a seed for cloud-init, before seeds were qcow2.
-_ENDS = {
-    "nocloud": "_seed.iso.qcow2",
-    "raw": "_seed.iso",
-    "credentials": sysinfo.CREDENTIAL_FILE,
-}
+_ENDS = tuple(method.file_end for method in METHODS.values() if method.file_end)
 
 
-def path(images: str, name: str, kind: str) -> str:
-    """Return the path of a VM's seed of a kind, such as ``nocloud``, in the image folder."""
-    return str(Path(images) / f"{name}{_ENDS[kind]}")
+def path(images: str, name: str, method: SeedMethod | None) -> str | None:
+    """Return the path of a VM's seed in the image folder, None if the method makes no file."""
+    if method is None or method.file_end is None:
+        return None
+    return str(Path(images) / f"{name}{method.file_end}")
 
 
 def all_paths(images: str, name: str) -> list[str]:
     """Return all paths that a VM's seeds may have."""
-    return [path(images, name, kind) for kind in _ENDS]
-
-
-def kept_paths(images: str, name: str) -> list[str]:
-    """Return the candidate paths of a VM's permanent seed: the current name, then the former."""
-    return [path(images, name, kind) for kind in ("nocloud", "raw")]
+    return [str(Path(images) / f"{name}{end}") for end in _ENDS]
 
 
 def is_seed(file: str | Path) -> bool:
     """Return whether a file is a VM's seed, by its name."""
-    return str(file).endswith(tuple(_ENDS.values()))
+    return str(file).endswith(_ENDS)

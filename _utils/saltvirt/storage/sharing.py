@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from saltvirt.core import arguments, mountinfo
+from saltvirt.core import arguments, mountinfo, terminal
 from saltvirt.core.errors import StorageError
 from saltvirt.core.options.config import HostSettings
+from saltvirt.core.salt.context import Context
 from saltvirt.placement.answers import ASK
 from saltvirt.storage import diskpaths
 from saltvirt.storage.verdict import Verdict
@@ -26,6 +27,8 @@ _NETWORKED = {
     *("nfs", "nfs4", "cifs", "smb3", "ceph", "gfs2", "ocfs2", "gpfs", "lustre", "afs", "9p"),
     *("fuse", "fuseblk", "virtiofs", "glusterfs", "beegfs", "orangefs"),
 }
+# The number of hosts that a message names.
+_MAX_NAMED_HOSTS = 10
 _Answer = TypeVar("_Answer")
 
 
@@ -102,6 +105,42 @@ def refuse_unasked(verdicts: Iterable[Verdict], outcome: str, ask_all: str) -> N
             f"{outcome}: {', '.join(paths)} is on storage that other hosts see, and VMs there may "
             f"need it; this host cannot tell; ask all hosts: {ask_all}{UNLESS_OWN}",
             paths,
+        )
+
+
+def refuse_unseen_users(
+    context: Context, path: str | None, vm: str, disk_name: str, subject: str
+) -> None:
+    """
+    Raise StorageError if VMs of other hosts may have a file or a volume that a new VM is to take.
+
+    path
+        Its path, None for a volume without a path, which hosts may share.
+    disk_name
+        Its name by the pattern ``VM_DISK``, which may be that of another VM's disk.
+    subject
+        The file or volume in messages, as in ``volume p/v is there already``.
+    """
+    if path is not None and not is_shared(context.settings, path):
+        return
+    if path is not None and not context.is_ordered:
+        raise StorageError(
+            f"{subject}, on storage that other hosts see, and this host cannot tell whether one of "
+            "their VMs has it; salt-run virt.init asks all hosts, or give it as source_file"
+        )
+    if context.unasked:
+        raise StorageError(
+            f"{subject}, on storage that other hosts see, and "
+            f"{terminal.join_some(context.unasked, _MAX_NAMED_HOSTS)} may have a VM with it and "
+            "cannot be asked; wait until all answer, or, if you know that they have no such VM, "
+            "give force=True"
+        )
+    other_vms = context.namesakes(vm, disk_name)
+    if other_vms:
+        raise StorageError(
+            f"{subject}, and by its name it may be a disk of VM "
+            f"{' or '.join(map(repr, other_vms))} on another host; choose another name for the "
+            "disk, or for the VM, or give it as source_file"
         )
 
 

@@ -21,13 +21,13 @@ def delete(
     settings: HostSettings,
     vm: str,
     names: Sequence[str],
-    elsewhere: OtherHostsUsage | None = None,
+    other_hosts: OtherHostsUsage | None = None,
 ) -> dict[str, Any]:
     """
     Delete the named snapshots, by default all; see
     :func:`saltvirt.libvirt.domains.snapshots.delete`.
 
-    elsewhere
+    other_hosts
         Other hosts' usage of files that they see. Defaults to nothing.
     """
     vm_snapshots = snapshots.read_all(conn, vm).get(vm, [])
@@ -35,7 +35,7 @@ def delete(
         snapshot for snapshot in vm_snapshots if snapshot.name in names or not names
     ]
     call = f"virt.delete_snapshots {_quote_words(vm, *names)}{'' if names else ' all=True'}"
-    verdicts = _judge_merges(conn, settings, vm, chosen_snapshots, elsewhere, call)
+    verdicts = _judge_merges(conn, settings, vm, chosen_snapshots, other_hosts, call)
     return door.delete_snapshots(conn, vm, names, verdicts)
 
 
@@ -46,7 +46,7 @@ def plan_revert(
     snapshot_name: object = None,
     *,
     with_cleanup: bool,
-    elsewhere: OtherHostsUsage | None = None,
+    other_hosts: OtherHostsUsage | None = None,
 ) -> tuple[snapshots.RevertPlan, _Verdicts]:
     """
     Return the plan of a revert, and the verdicts on the files that it writes.
@@ -62,14 +62,16 @@ def plan_revert(
     # Reverting to an external snapshot writes into new files above the snapshot's.
     if not plan.target.is_external:
         files = [lifecycle.find_disk_file(conn, path) for path in plan.target.reverted]
-        index = usage.index(conn, settings, but=[vm], going=files, other_hosts=elsewhere)
+        index = usage.index(
+            conn, settings, excluded_vms=[vm], removed_files=files, other_hosts=other_hosts
+        )
         verdicts = [(plan.to, index.verdict(policies.REVERT, path)) for path in files]
         _refuse(vm, verdicts, call)
         _refuse_number(vm, plan.target)
     if with_cleanup:
         vm_snapshots = snapshots.read_all(conn, vm).get(vm, [])
         newer_snapshots = [snapshot for snapshot in vm_snapshots if snapshot.name in plan.newer]
-        verdicts += _judge_merges(conn, settings, vm, newer_snapshots, elsewhere, call)
+        verdicts += _judge_merges(conn, settings, vm, newer_snapshots, other_hosts, call)
     return plan, verdicts
 
 
@@ -78,7 +80,7 @@ def _judge_merges(
     settings: HostSettings,
     vm: str,
     chosen_snapshots: Sequence[Snapshot],
-    elsewhere: OtherHostsUsage | None,
+    other_hosts: OtherHostsUsage | None,
     call: str,
 ) -> _Verdicts:
     """
@@ -103,11 +105,11 @@ def _judge_merges(
     index = usage.index(
         conn,
         settings,
-        but=[vm],
-        going=sorted(files),
+        excluded_vms=[vm],
+        removed_files=sorted(files),
         # Snapshots are deleted newest first: an internal one goes before the file that holds it.
         snapshots_going={snapshot.name for snapshot in chosen_snapshots},
-        other_hosts=elsewhere,
+        other_hosts=other_hosts,
     )
     verdicts = list(_judge_each(conn, index, external_snapshots))
     _refuse(vm, verdicts, call)
@@ -149,9 +151,7 @@ def _refuse_number(vm: str, target: Snapshot) -> None:
         for snapshot in internal_snapshots:
             if snapshot.id == target.name != snapshot.name:
                 raise LibvirtRefused(
-                    f"QEMU would revert VM {vm!r} to its snapshot {snapshot.name!r}, as that has "
-                    "the "
-                    f"number {snapshot.id} in {path}, and not to the one that is called so; "
-                    "nothing is "
-                    "reverted"
+                    f"QEMU would revert VM {vm!r} to its snapshot {snapshot.name!r}, which has "
+                    f"the number {snapshot.id} in {path}, and not to the snapshot of this name; "
+                    "nothing is reverted"
                 )

@@ -175,6 +175,7 @@ def find_out_of_reach(record: records.Record) -> Iterator[str]:
 
 
 def read_entries(settings: HostSettings) -> list[records.Record]:
+    """Return the readable records of all entries."""
     return records.read_records(reservations.folder(settings), PURPOSE)
 
 
@@ -237,8 +238,8 @@ def refuse_noted(settings: HostSettings, folder: Path) -> None:
         # Without its own folder the entry's files would count as out of reach.
         if any(Path(path).parent.resolve() == folder.resolve() for path in places):
             raise StorageError(
-                f"entry {record.name!r} of the trash is of {folder}: it is filled just now, or a "
-                f"purge was killed over it; wait, or: virt.trash_empty {shlex.quote(record.name)}"
+                f"entry {record.name!r} of the trash is of {folder}: a purge is filling it, "
+                f"or was killed over it; wait, or: virt.trash_empty {shlex.quote(record.name)}"
             )
 
 

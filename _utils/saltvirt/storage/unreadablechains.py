@@ -18,17 +18,14 @@ from saltvirt.xml.edit import readdomain
 _NETWORK = re.compile("/([a-z][a-z+]*:/|(nbd|rbd|sheepdog):)")
 
 
-def reasons(conn: Any, settings: HostSettings, exclude: str | None = None) -> dict[str, str]:
+def reasons(conn: Any, settings: HostSettings) -> dict[str, str]:
     """
     Return ``{VM: reason and remedy}`` of the VMs with unreadable backing chains.
-
-    exclude
-        The VM that is left out. Defaults to none.
 
     A definition that this host kept after a move uses nothing here.
     """
     definitions = query.definitions(conn, with_next=True)
-    skipped_vms = {*_kept_definitions(conn, definitions), exclude}
+    skipped_vms = set(_kept_definitions(conn, definitions))
     # Later entries win: a VM that libvirt has not loaded is the most urgent reason.
     reasons_by_vm = {
         **{
@@ -42,25 +39,20 @@ def reasons(conn: Any, settings: HostSettings, exclude: str | None = None) -> di
     }
     return {
         **{name: reason for name, reason in reasons_by_vm.items() if name not in skipped_vms},
-        **{
-            name: reason
-            for name, reason in diskpaths.find_not_loaded(conn).items()
-            if name != exclude
-        },
+        **diskpaths.find_not_loaded(conn),
     }
 
 
 def _file_reason(name: str, path: str, reason: str) -> str:
     return (
-        f"nobody knows what disk {path} of VM {name!r} is based on, as it {reason}; or if it is "
-        "gone "
-        "for good, remove that VM (virt.purge), or the disk from it (virt.update)"
+        f"this host cannot tell what disk {path} of VM {name!r} is based on, as it {reason}; or if "
+        "it is gone for good, remove that VM (virt.purge), or the disk from it (virt.update)"
     )
 
 
 def _pool_reason(name: str, volume: str) -> str:
     return (
-        f"nobody knows what volume {volume} of VM {name!r} is based on, as this host has no such "
+        f"this host cannot tell what volume {volume} of VM {name!r} is based on, as it has no such "
         "pool: define it again (virt.pool_running); or if it is gone for good, remove that VM "
         "(virt.purge), or the disk from it (virt.update)"
     )

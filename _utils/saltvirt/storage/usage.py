@@ -40,15 +40,15 @@ class Index:
     """
     A host's references, read on demand; use it under the host's lock.
 
-    readable
-        VMs that may have unreadable backing chains, beside those of ``host.but``.
-    elsewhere
+    doubt_exempt
+        VMs that may have unreadable backing chains, beside those of ``host.excluded_vms``.
+    other_hosts
         The other hosts' answers about files on storage that they see, from the master.
     """
 
     host: Host
-    readable: Collection[str] = ()
-    elsewhere: OtherHostsUsage = field(default_factory=OtherHostsUsage)
+    doubt_exempt: Collection[str] = ()
+    other_hosts: OtherHostsUsage = field(default_factory=OtherHostsUsage)
     _doubts: dict[str, list[str]] = field(default_factory=dict)
 
     def verdict(self, policy: Policy, path: str, *aliases: str) -> Verdict:
@@ -79,14 +79,14 @@ class Index:
         out: dict[str, Reference] = {}
         for source in PROVIDERS:
             if source in policy.counts:
-                out = {**self.host.known(source), **out}
+                out = {**self.host.first_references(source), **out}
         return out
 
-    def every(self, policy: Policy) -> Iterator[tuple[str, Reference]]:
+    def all_references(self, policy: Policy) -> Iterator[tuple[str, Reference]]:
         """Yield ``(path or POOL/VOLUME, reference)`` of all that a use must not spoil."""
         for source in PROVIDERS:
             if source in policy.counts:
-                yield from self.host.every(source)
+                yield from self.host.all_references(source)
 
     def refuse_doubts(self, policy: Policy, outcome: str) -> None:
         """Raise StorageError if a source of doubt that counts for a use cannot be read."""
@@ -96,7 +96,7 @@ class Index:
     def _used_by(self, policy: Policy, names: list[str]) -> Iterator[Reference]:
         for source in PROVIDERS:
             if source in policy.counts and _is_asked(source, names):
-                yield from self._known(source, names)
+                yield from self._find_references(source, names)
         paths = [name for name in names if name.startswith("/")] if self.host.is_local else []
         references = (reference for path in paths for reference in self._by_file(path))
         yield from (reference for reference in references if reference.source in policy.counts)
@@ -104,14 +104,14 @@ class Index:
             yield from self._used_elsewhere(names)
 
     def _used_elsewhere(self, names: list[str]) -> Iterator[Reference]:
-        reasons_by_name = self.elsewhere.used
+        reasons_by_name = self.other_hosts.used
         for name in (candidate for candidate in names if candidate in reasons_by_name):
             yield Reference(
                 source=policies.USED_ELSEWHERE, owner=name, reason=reasons_by_name[name]
             )
 
-    def _known(self, source: str, names: list[str]) -> Iterator[Reference]:
-        references = self.host.known(source)
+    def _find_references(self, source: str, names: list[str]) -> Iterator[Reference]:
+        references = self.host.first_references(source)
         for name in names:
             known_name = diskpaths.find_known_path(name, references)
             if known_name is not None:
@@ -133,7 +133,7 @@ class Index:
 
     def _by_link(self, path: str) -> Iterator[Reference]:
         for source in _CONTENT:
-            references = self.host.known(source)
+            references = self.host.first_references(source)
             # A reference by the same path is no hard link.
             twin = (
                 diskpaths.find_hard_link(path, references)
@@ -154,7 +154,7 @@ class Index:
         """Return ``{name: (source, reason)}`` of names that other hosts may use."""
         if policies.ELSEWHERE not in policy.doubts:
             return {}
-        other_hosts, out = self.elsewhere, {}
+        other_hosts, out = self.other_hosts, {}
         for name in names:
             if name in other_hosts.doubts:
                 out[name] = (policies.UNSURE, other_hosts.doubts[name])
@@ -168,9 +168,9 @@ class Index:
         return self._doubts[source]
 
     @cached_property
-    def spared(self) -> set[str]:
+    def doubt_exempt_vms(self) -> set[str]:
         """The VMs that may have unreadable backing chains."""
-        return {*self.host.but, *self.readable}
+        return {*self.host.excluded_vms, *self.doubt_exempt}
 
 
 def _is_asked(source: str, names: list[str]) -> bool:
@@ -184,7 +184,9 @@ def _unreadable_chains(index: Index) -> Iterator[str]:
     host = index.host
     reasons_by_vm = {} if host.conn is None else unreadablechains.reasons(host.conn, host.settings)
     yield from (
-        _CHAIN.format(reason) for vm, reason in reasons_by_vm.items() if vm not in index.spared
+        _CHAIN.format(reason)
+        for vm, reason in reasons_by_vm.items()
+        if vm not in index.doubt_exempt_vms
     )
 
 
@@ -209,52 +211,38 @@ def index(
     conn: Any,
     settings: HostSettings,
     *,
-    but: Collection[str] = (),
-    skip_records_of: Collection[str] = (),
-    going: Collection[str] = (),
+    excluded_vms: Collection[str] = (),
+    record_exempt: Collection[str] = (),
+    removed_files: Collection[str] = (),
     snapshots_going: Collection[str] = (),
-    readable: Collection[str] = (),
+    doubt_exempt: Collection[str] = (),
     other_hosts: OtherHostsUsage | None = None,
     beside_files: Iterable[str] = (),
-    seen_folders: Collection[Path] = (),
+    searched_folders: Collection[Path] = (),
     uuid: str | None = None,
 ) -> Index:
     """
-    Return the index of a host; sources are read on demand.
+    Return the index of a host; sources are read on demand, and nothing is left out by default.
 
-    conn
-        The connection to its libvirt, None on a host without libvirt.
-    but
-        VMs that do not count as users. Defaults to none.
-    skip_records_of
-        VMs with records that do not count, beside those of ``but``. Defaults to none.
-    going
-        Files that are removed together: their backing files do not count. Defaults to none.
-    snapshots_going
-        Snapshots of the VMs of ``but`` that are deleted. Defaults to none.
-    other_hosts
-        The other hosts' answers. Defaults to none.
-    readable
-        As :class:`Index` has it.
+    doubt_exempt, other_hosts
+        As :class:`Index` has them; the others as :class:`saltvirt.storage.references.Host`.
     beside_files
-        Files in folders that are searched for overlays of no VM, too. Defaults to none.
-    seen_folders
-        Folders in which files of no VM do not count. Defaults to none.
-    uuid
-        A VM with a kept definition that does not count. Defaults to none.
+        Files in folders that are searched for overlays of no VM, too.
     """
     folders = {
-        Path(os.path.realpath(path)).parent for path in (*beside_files, *going) if path[:1] == "/"
+        Path(os.path.realpath(path)).parent
+        for path in (*beside_files, *removed_files)
+        if path.startswith("/")
     }
     host = Host(
         conn=conn,
         settings=settings,
-        but=but,
-        own=skip_records_of,
-        going=going,
+        excluded_vms=excluded_vms,
+        record_exempt=record_exempt,
+        removed_files=removed_files,
         snapshots_going=snapshots_going,
         folders=folders,
-        seen=seen_folders,
+        searched_folders=searched_folders,
         uuid=uuid,
     )
-    return Index(host=host, readable=readable, elsewhere=other_hosts or OtherHostsUsage())
+    return Index(host=host, doubt_exempt=doubt_exempt, other_hosts=other_hosts or OtherHostsUsage())

@@ -54,49 +54,37 @@ def find_volumes(conn: Any, settings: HostSettings, name: str, *, removables: bo
             attributes = sorted((disk.source or {}).items())
             source_text = " ".join(f"{key}={value}" for key, value in attributes)
             log.warning("disk %s of VM %s stays: it is in no pool of this host", source_text, name)
+        elif reason := _find_obstacle(conn, settings, name, disk, location):
+            log.warning("volume %s/%s stays: %s", location.pool, location.volume, reason)
         elif location.path is not None:
-            _add_file(conn, settings, name, disk, location, vm_volumes)
+            vm_volumes.paths.append(location.path)
         else:
-            _add_volume(conn, settings, name, disk, location, vm_volumes)
+            number = diskvolumes.find_volume_key(conn, location.pool, location.volume)
+            vm_volumes.volumes.append(
+                [location.pool, location.volume, *([number] if number else [])]
+            )
     return vm_volumes
 
 
-def _add_file(
+def _find_obstacle(
     conn: Any,
     settings: HostSettings,
     name: str,
     disk: Disk,
     location: diskvolumes.DiskVolume,
-    vm_volumes: VmVolumes,
-) -> None:
-    path = location.path or ""
-    is_only_read = disk.is_readonly or disk.device in ("cdrom", "floppy")
+) -> str | None:
+    """Return why a volume does not go with its VM, None if it does."""
     verdict = judge_volume(conn, settings, policies.DELETE, location.pool, location.volume, name)
+    if verdict.used_by:
+        return verdict.used_by[0].reason
+    is_file = location.path is not None
+    is_only_read = disk.is_readonly or (is_file and disk.device in ("cdrom", "floppy"))
     # VMs of all hosts may read a shared volume that this VM only reads.
-    if verdict.used_by or (is_only_read and diskpaths.is_declared(settings, path)):
-        log.warning("volume %s/%s stays: other VMs use it", location.pool, location.volume)
-        return
-    vm_volumes.paths.append(path)
-
-
-def _add_volume(
-    conn: Any,
-    settings: HostSettings,
-    name: str,
-    disk: Disk,
-    location: diskvolumes.DiskVolume,
-    vm_volumes: VmVolumes,
-) -> None:
-    volume_name = f"{location.pool}/{location.volume}"
-    if judge_volume(conn, settings, policies.DELETE, location.pool, location.volume, name).used_by:
-        log.warning("volume %s stays: other VMs use it, or disks in the trash", volume_name)
-    elif disk.is_readonly:
-        log.warning("volume %s stays: VM %s only reads it, and others may", volume_name, name)
-    elif not location.can_go:
-        log.warning("volume %s stays: libvirt cannot delete volumes of such a pool", volume_name)
-    else:
-        number = diskvolumes.find_volume_key(conn, location.pool, location.volume)
-        vm_volumes.volumes.append([location.pool, location.volume, *([number] if number else [])])
+    if is_only_read and (not is_file or sharing.is_shared(settings, location.path or "")):
+        return f"VM {name} only reads it, and others may"
+    if not is_file and not location.can_go:
+        return "libvirt cannot delete volumes of such a pool"
+    return None
 
 
 def judge_volume(
@@ -105,13 +93,19 @@ def judge_volume(
     policy: Policy,
     pool: str,
     name: str,
-    *but: str,
-    elsewhere: OtherHostsUsage | None = None,
+    *excluded_vms: str,
+    other_hosts: OtherHostsUsage | None = None,
 ) -> Verdict:
     """Return whether a policy allows the use of a volume, by whichever name it is referenced."""
     path = diskvolumes.path_of(conn, pool, name)
-    going = [path] if path.startswith("/") else []
-    index = usage.index(conn, settings, but=but, going=going, other_hosts=elsewhere)
+    removed_files = [path] if path.startswith("/") else []
+    index = usage.index(
+        conn,
+        settings,
+        excluded_vms=excluded_vms,
+        removed_files=removed_files,
+        other_hosts=other_hosts,
+    )
     return index.verdict(policy, f"{pool}/{name}", path)
 
 
@@ -126,11 +120,6 @@ def find_shared_devices(
 def lock_volume(conn: Any, pool: str, name: str) -> AbstractContextManager[None]:
     """Keep VMs from starting with a volume during the block, which writes over the volume."""
     return diskpaths.keep_from_qemu(diskvolumes.path_of(conn, pool, name))
-
-
-def hold_host_lock(settings: HostSettings) -> AbstractContextManager[None]:
-    """Keep builds and arrivals, which may take existing volumes, from beginning in the block."""
-    return reservations.host_lock(settings)
 
 
 def refuse_open(conn: Any, settings: HostSettings, pool: str, names: Iterable[str]) -> None:
@@ -154,23 +143,23 @@ def judge_deletion(
     settings: HostSettings,
     pool: str,
     names: Sequence[str],
-    elsewhere: OtherHostsUsage | None = None,
+    other_hosts: OtherHostsUsage | None = None,
     policy: Policy = policies.VOLUME,
-    but: Collection[str] = (),
-    going: Collection[str] = (),
+    doubt_exempt: Collection[str] = (),
+    removed_files: Collection[str] = (),
     call: str = "virt.volume_delete",
 ) -> list[Verdict]:
     """
     Return whether volumes may be deleted or written over without spoiling files based on them.
 
-    elsewhere
+    other_hosts
         Other hosts' usage of volumes that they see. Defaults to nothing.
     policy
         The intended use. Defaults to deletion.
-    but
+    doubt_exempt
         VMs with backing chains that need not be readable, beside the VMs that use these volumes.
         Defaults to none.
-    going
+    removed_files
         Files removed together with the volumes; their own references do not count. Defaults to
         none.
     call
@@ -183,9 +172,9 @@ def judge_deletion(
     index = usage.index(
         conn,
         settings,
-        going=[path for path in (*paths.values(), *going) if path.startswith("/")],
-        readable={*but, *_find_users(conn, pool, names)} if names else (),
-        other_hosts=elsewhere,
+        removed_files=[path for path in (*paths.values(), *removed_files) if path.startswith("/")],
+        doubt_exempt={*doubt_exempt, *_find_users(conn, pool, names)} if names else (),
+        other_hosts=other_hosts,
     )
     verdicts = [index.verdict(policy, f"{pool}/{name}", path) for name, path in paths.items()]
     quoted_names = " ".join(map(shlex.quote, (pool, *names[:1])))
@@ -201,11 +190,13 @@ def refuse_deletion(
     settings: HostSettings,
     pool: str,
     names: Sequence[str],
-    but: Collection[str] = (),
-    going: Collection[str] = (),
+    doubt_exempt: Collection[str] = (),
+    removed_files: Collection[str] = (),
 ) -> None:
     """Raise StorageError if a volume must not be deleted; see :func:`judge_deletion`."""
-    for verdict in judge_deletion(conn, settings, pool, names, but=but, going=going):
+    for verdict in judge_deletion(
+        conn, settings, pool, names, doubt_exempt=doubt_exempt, removed_files=removed_files
+    ):
         verdict.refuse(f"volume {verdict.path} stays")
 
 
@@ -252,12 +243,12 @@ def judge_resize(
     settings: HostSettings,
     pool: str,
     name: str,
-    elsewhere: OtherHostsUsage,
+    other_hosts: OtherHostsUsage,
     is_cut: bool,
 ) -> list[Verdict]:
     """Return whether a volume may be resized; shrinking would spoil the disks based on it."""
     if is_cut:
-        call_arguments = (conn, settings, pool, [name], elsewhere, policies.FILL)
+        call_arguments = (conn, settings, pool, [name], other_hosts, policies.FILL)
         return judge_deletion(*call_arguments, call="virt.volume_resize")
     refuse_open(conn, settings, pool, [name])
     return []
@@ -276,27 +267,26 @@ def get_deletion_lock(
         its volumes.
     """
     users = _find_users(conn, pool, volume_names)
-    going = [diskvolumes.path_of(conn, pool, name) for name in volume_names]
+    removed_files = [diskvolumes.path_of(conn, pool, name) for name in volume_names]
 
     @contextmanager
     def hold_volumes(names: Sequence[str]) -> Iterator[None]:
-        with hold_host_lock(settings):
+        with reservations.host_lock(settings):
             for name in names:
                 volumes_.refuse_running(conn, pool, name)
-            refuse_deletion(conn, settings, pool, names, but=users, going=going)
+            refuse_deletion(
+                conn, settings, pool, names, doubt_exempt=users, removed_files=removed_files
+            )
             yield
 
     return hold_volumes
 
 
 def judge_wipe(
-    conn: Any, settings: HostSettings, pool: str, name: str, elsewhere: OtherHostsUsage
+    conn: Any, settings: HostSettings, pool: str, name: str, other_hosts: OtherHostsUsage
 ) -> list[Verdict]:
     """Return whether a volume may be wiped: no VM has it as a disk or in a backing chain."""
-    path = diskvolumes.path_of(conn, pool, name)
-    going = [path] if path.startswith("/") else []
-    index = usage.index(conn, settings, going=going, other_hosts=elsewhere)
-    verdicts = [index.verdict(policies.WIPE, f"{pool}/{name}", path)]
+    verdicts = [judge_volume(conn, settings, policies.WIPE, pool, name, other_hosts=other_hosts)]
     quoted_names = " ".join(map(shlex.quote, (pool, name)))
     sharing.refuse_unasked(
         verdicts, "nothing is wiped", f"salt-run virt.volume_wipe HOST {quoted_names}"
@@ -311,7 +301,7 @@ def remove(
     *,
     vm: str | None = None,
     is_late: bool = False,
-    elsewhere: OtherHostsUsage | None = None,
+    other_hosts: OtherHostsUsage | None = None,
 ) -> None:
     """
     Delete volumes, except those in use by now; missing volumes are fine.
@@ -322,7 +312,7 @@ def remove(
     is_late
         Whether the job that recorded the volumes was interrupted: in a shared pool another host may
         have made a volume of the same name since. Defaults to False.
-    elsewhere
+    other_hosts
         Other hosts' usage of volumes that they see. Defaults to nothing.
 
     Raises StorageError if a volume cannot be deleted; the others are deleted all the same.
@@ -337,7 +327,7 @@ def remove(
             )
             continue
         policy = policies.DELETE if vm is None else policies.UNDO
-        verdict = judge_volume(conn, settings, policy, pool, name, elsewhere=elsewhere)
+        verdict = judge_volume(conn, settings, policy, pool, name, other_hosts=other_hosts)
         verdict = verdict if vm is None else verdict.without(policies.COMING, vm)
         if not verdict.is_free:
             log.warning(

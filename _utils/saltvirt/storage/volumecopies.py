@@ -35,15 +35,13 @@ def refuse_disguised(conn: Any, settings: HostSettings, pool: str, volume: str) 
         raise StorageError(
             f"volume {pool}/{volume} is {fmt} to the VM that has it, and libvirt takes it for "
             f"{description.format} by what is in it, which its guest may have written: a copy "
-            "could have "
-            "files of this host in it; copy the file itself (virt.volume_download)"
+            "could have files of this host in it; copy the file itself (virt.volume_download)"
         )
     if fmt is None and description.format in _NAMING_FORMATS:
         raise StorageError(
             f"volume {pool}/{volume} is {description.format}, which may name other files of this "
-            "host: "
-            "make it qcow2 by qemu-img convert, once you know what it names, or copy the file "
-            "itself (virt.volume_download)"
+            "host: make it qcow2 by qemu-img convert, once you know what it names, or copy the "
+            "file itself (virt.volume_download)"
         )
     is_here = config.is_local(settings.uri) and os.path.isfile(description.path)
     if fmt is None and description.format == "qcow2" and is_here:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from saltvirt.core import arguments, nics, sshkeys
+from saltvirt.core import arguments, nics, seedmethods, sshkeys
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Deployment, Disk, Nic, Requirements, Vm
 from saltvirt.core.options import config, defaults3006
@@ -68,7 +68,6 @@ _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HYPERVISORS = ("kvm", "qemu")
 _SSH_KEYS = "ssh_authorized_keys"
 _TEXTS = ("saltenv", "seed_cmd", "pub_key", "priv_key", "os_type", "arch")
-_SEED_METHODS = (None, "auto", "nocloud", "guestfs", "nbd", "credentials")
 
 
 def options_by_name(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,9 +120,9 @@ def check_options(keywords: Mapping[str, Any], extra_names: Sequence[str] = ()) 
         arguments.boolean(flag, options[flag])
     if options["enable_qcow"] is not None:
         arguments.boolean("enable_qcow", options["enable_qcow"])
-    if options["seed_method"] not in _SEED_METHODS:
+    if options["seed_method"] not in (None, *seedmethods.NAMES):
         raise BadArgument(
-            "seed_method", f"{options['seed_method']!r}; one of {', '.join(_SEED_METHODS[1:])}"
+            "seed_method", f"{options['seed_method']!r}; one of {', '.join(seedmethods.NAMES)}"
         )
     for key in _TEXTS:
         if not isinstance(options[key], str | None):

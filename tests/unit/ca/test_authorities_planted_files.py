@@ -103,19 +103,6 @@ def test_a_revocation_whose_time_is_lost_stays_one(place, content):
     assert serial in {f"{number:032x}" for number in certified.revoked_dates(place.folder)}
 
 
-def test_records_of_an_earlier_release_keep_their_meaning(place):
-    old = serial_of(ask(place))
-    path = place.folder / "issued" / f"{old}.json"
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({key: content[key] for key in list(content)[:4]}))
-
-    (row,) = place.issued()
-
-    assert (row["names"], row["authority"]) == (None, "")
-    place.revoke([old], NOW)
-    assert place.revoked() == {old}
-
-
 def test_what_is_revoked_is_closed_to_others(place):
     place.revoke(["ab" * 16], NOW)
 

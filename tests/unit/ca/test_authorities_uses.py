@@ -1,11 +1,11 @@
-"""One CA for each use: what one signed is good for nothing else, and how older hosts get there."""
+"""One CA for each use: what one signed is good for nothing else."""
 
 from datetime import timedelta
 
 import pytest
 from askedca import NOW, ask, parsed, request
 from cryptography import x509
-from saltvirt.ca import answer, ca, policy, store
+from saltvirt.ca import answer, ca, policy
 from saltvirt.ca.authorities import USES, Authorities, use_of
 from saltvirt.core import wire
 
@@ -46,57 +46,6 @@ def test_the_cas_have_different_keys_and_names(place):
 
     assert len({one.subject.rfc4514_string() for one in found}) == len(USES)
     assert len({ca._public_bytes(one.public_key()) for one in found}) == len(USES)
-
-
-def before(place, *hosts, purpose="qemu-client", now=NOW):
-    """Sign as a release with one CA for all did; return ``{host: certificate}``."""
-    main, out = store.Store(place.folder), {}
-    for host in hosts:
-        key = ca.read_request(request())
-        out[host] = ca.sign(
-            main.authority(now),
-            key,
-            minion_id=host,
-            role="client",
-            names=[host],
-            addresses=[],
-            now=now,
-            days=90,
-        )
-        main.note(host, purpose, out[host])
-    return out
-
-
-def others(host):
-    """Return the other hypervisors."""
-    return {one: grains for one, grains in HOSTS.items() if one != host}
-
-
-def test_until_all_hosts_have_renewed_the_old_certificates_of_qemu_are_trusted(place):
-    old = before(place, *HOSTS)
-    first = ask(place, "hyper1", QEMU, others=others("hyper1"))
-
-    assert vouches(first.trust["qemu"], old["hyper2"])
-    assert vouches(first.trust["qemu"], parsed(first, "qemu-client"))
-    assert not vouches(first.trust["libvirt"], parsed(first, "qemu-client"))
-
-    ask(place, "hyper2", QEMU, others=others("hyper2"))
-    last = ask(place, "hyper1", {}, others=others("hyper1"))
-
-    assert not any(vouches(one, leaf) for one in last.trust.values() for leaf in old.values())
-    assert vouches(last.trust["qemu"], parsed(first, "qemu-client"))
-
-
-@pytest.mark.parametrize("gone", ["no hypervisor any more", "over"])
-def test_a_host_that_will_not_renew_is_not_waited_for(place, gone):
-    when = NOW - timedelta(days=91) if gone == "over" else NOW
-    old = before(place, "hyper9", now=when)
-    out = ask(place, "hyper1", QEMU, others={"hyper9": {}} if gone == "over" else {})
-
-    assert Authorities(place.folder).is_separate("qemu")
-    assert not vouches(out.trust["qemu"], old["hyper9"])
-    is_revoked = f"{old['hyper9'].serial_number:032x}" in place.revoked()
-    assert is_revoked or gone == "over"
 
 
 def test_a_rotation_replaces_every_ca_and_nobody_is_untrusted_in_between(place):

@@ -1,6 +1,5 @@
 """A host that joins later takes its names back from certificates of others; what is once a day."""
 
-import json
 from datetime import timedelta
 
 import pytest
@@ -54,22 +53,6 @@ def test_an_older_certificate_of_the_other_host_is_found_too(place):
     assert valid(place, SQUATTER) == {f"{newest.serial_number:032x}"}
 
 
-def test_records_of_an_earlier_release_count_by_the_newest_certificate(place):
-    ask(place, SQUATTER, grains=CLAIM)
-    main = Authorities(place.folder)
-    for row in main.issued():
-        path = place.folder / "issued" / f"{row['serial']}.json"
-        old = {key: row[key] for key in ("host", "purpose", "serial", "not_after")}
-        path.write_text(json.dumps(old))
-    path = place.folder / f"enrolled/{SQUATTER}.json"
-    known = json.loads(path.read_text())
-    path.write_text(json.dumps({"subjects": known["subjects"], "asked": known["asked"]}))
-
-    ask(place, LATER, grains=OWN, others={SQUATTER: {}})
-
-    assert valid(place, SQUATTER) == set()
-
-
 def test_what_a_later_host_only_reports_takes_nothing_from_others(place):
     """Each hypervisor could have the others' certificates revoked by that."""
     ask(place, "hyper1", grains=CLAIM | {"fqdn": "hyper1"})
@@ -114,7 +97,7 @@ def test_a_host_that_asks_for_thousands_of_names_is_known_to_have_more(place):
         known = known.with_names([*names, LATER] if number == 0 else names, until, NOW)
 
     assert len(known.certified) <= 1001 and LATER not in known.certified
-    assert enrolled.MORE in known.has(NOW)
+    assert enrolled.MORE in known.certified_names(NOW)
     ask(place, SQUATTER, grains=CLAIM)
     register.write(SQUATTER, known)
     ask(place, LATER, grains=OWN, others={SQUATTER: {}})
@@ -136,10 +119,10 @@ def test_a_host_gets_so_many_certificates_in_a_day_and_no_more(place):
 def test_without_an_option_that_is_100_times_or_as_often_as_in_an_hour(options, most):
     known = enrolled.Enrolled()
     for number in range(most):
-        known = known.counted("hyper1", NOW + number * timedelta(minutes=5), options)
+        known = known.with_request("hyper1", NOW + number * timedelta(minutes=5), options)
 
     with pytest.raises(ca.PkiError, match=f"{most} times within a"):
-        known.counted("hyper1", NOW + most * timedelta(minutes=5), options)
+        known.with_request("hyper1", NOW + most * timedelta(minutes=5), options)
 
 
 def test_a_damaged_record_of_a_host_is_named(place):

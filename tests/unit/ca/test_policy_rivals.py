@@ -55,28 +55,6 @@ def test_who_says_it_has_a_vm_of_a_hypervisors_name_does_not_get_that_ones_names
     assert names(asks("hyper1")) == {"hyper1", "hyper1.example.org", "10.0.0.1"}
 
 
-def test_who_says_so_has_no_certificates_of_others_revoked(asks):
-    place = certificates.open_authorities(asks.opts)
-    main = store.Store(place.folder)
-    now = store.utc_now()
-    for host in GRAINS:
-        asks(host, purposes=("libvirt-server",))
-    (place.stores["qemu"].folder / "separate").unlink()
-    for row in place.issued():
-        (main.folder / "issued" / f"{row['serial']}.json").write_text(
-            f'{{"host": "{row["host"]}", "purpose": "qemu-client", "serial": "{row["serial"]}", '
-            f'"not_after": "{row["not_after"]}"}}'
-        )
-    lastseen.refresh(
-        asks.opts, lastseen.ReportedNames(names_by_host={"hyper3": ["hyper1", "hyper2"]})
-    )
-
-    asks("hyper3", purposes=("qemu-client",))
-
-    states = {row["host"]: row["state"] for row in certificates.list_certificates(place, now)}
-    assert (states["hyper1"], states["hyper2"]) == ("good", "good")
-
-
 def test_who_is_shut_out_while_its_question_is_open_has_nothing_afterwards(asks, monkeypatch):
     asks("hyper3")
     is_open, may_go_on = threading.Event(), threading.Event()

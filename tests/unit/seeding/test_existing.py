@@ -31,7 +31,7 @@ def apply(context, path, id_="web1", config=None, **flags):
     [
         ({"path": "/"}, "/ is this host itself"),
         ({"path": "/no/such/file"}, "there is no file, device or folder"),
-        ({"path": "/etc", "id_": None}, "say which minion this will be"),
+        ({"path": "/etc", "id_": None}, "give the id of the minion"),
         ({"path": "/etc", "id_": "../x"}, "cannot name a VM"),
         ({"path": "/etc", "install": "yes"}, "install: 'yes' is neither True nor False"),
         ({"path": "/etc", "config": ["x"]}, "config"),

@@ -201,7 +201,7 @@ def test_where_an_environment_lacks_a_file_of_its_index_base_is_not_used(context
 
     with pytest.raises(SeedError, match=f"^salt://.*{re.escape(ALONE)}$") as refused:
         install.prepare(context, None, HERE, "prod", packages)
-    why = {"missing": "does not come, though the index", "another": "its SHA-256 is another"}
+    why = {"missing": "cannot be fetched, though the index", "another": "its SHA-256 is another"}
     assert why[what] in str(refused.value) and "\n" not in str(refused.value)
 
 

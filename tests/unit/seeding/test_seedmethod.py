@@ -1,27 +1,39 @@
-"""How the seed method is decided; the appliance itself is tried in tests/cloud."""
+"""The seed methods and the choice of one; the appliance itself is tried in tests/cloud."""
 
 import importlib
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from saltvirt.core import seedmethods
 from saltvirt.core.errors import BadArgument, SeedError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
+from saltvirt.core.seedmethods import SeedMethod
 from saltvirt.seeding import cloudconfig, golden, inspection, install, seedmethod
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.offline.worker import confined
 from saltvirt.seeding.seedmodel import CloudInit, Identity, Inspection, Installation
 from saltvirt.seeding.shared import minionpackages
+from saltvirt.storage import seedfiles
 from saltvirt.vm import spec
 from saltvirt.vm.create.host import buildfacts
 
 IMAGE = "salt://images/any.qcow2"
 IDENTITY = Identity(id="web1", config={}, cloud_init=CloudInit(user_data=({}, {})))
 FOUND = Inspection(root="/dev/sda1", os="X", arch="x86_64", has_systemd=True)
+ROOT = Path(__file__).resolve().parents[3]
+# By method: the end of its file's name, whether it reads the image, whether a clone may use it.
+EXPECTED = {
+    "nocloud": ("_seed.iso.qcow2", False, True),
+    "guestfs": (None, True, True),
+    "nbd": (None, False, True),
+    "credentials": ("_seed.credentials", True, False),
+}
 
 
 def wish(who=IDENTITY, settings=None, **given):
@@ -38,7 +50,7 @@ def seeing(monkeypatch):
 
 
 def test_without_the_binding_auto_refuses_what_nobody_has_looked_into_and_says_what_to_do():
-    with pytest.raises(SeedError, match="has a salt-minion cannot be seen on this host: ") as said:
+    with pytest.raises(SeedError, match="has a salt-minion is not known on this host: ") as said:
         seedmethod.decide(wish())
 
     for words in ("install python3-guestfs", "state.apply hypervisor", "seed_method=nocloud"):
@@ -50,7 +62,7 @@ def test_without_the_binding_the_users_word_for_the_minion_will_do():
     chosen = seedmethod.decide(wish(install=False))
 
     assert (chosen.name, chosen.install) == ("nocloud", None)
-    assert chosen.why == "nothing here could look into the image"
+    assert chosen.reason == "nothing here could look into the image"
 
 
 def test_without_the_binding_what_is_known_of_the_image_counts():
@@ -154,7 +166,7 @@ def test_a_guest_that_would_look_for_a_minion_in_vain_is_refused(seeing, system,
         f"image {IMAGE} has cloud-init and no salt-minion, and {why}"
         f"{' in its repositories' if 'known' in why else ''}: run "
         "`salt-run virt_image.minion_packages` on the master, give install_from=, "
-        "seed_method=nocloud if it comes to one by itself, or seed=False for a VM without one"
+        "seed_method=nocloud if it gets one by itself, or seed=False for a VM without one"
     )
 
 
@@ -254,8 +266,8 @@ def test_an_image_that_nobody_could_look_into_is_refused_without_the_users_word(
 
     seed = seedmethod.decide(wish(install=False), None, broken)
 
-    assert (seed.name, seed.why) == ("nocloud", "the appliance did not start")
-    with pytest.raises(SeedError, match="cannot be seen: the appliance did not start; give seed_m"):
+    assert (seed.name, seed.reason) == ("nocloud", "the appliance did not start")
+    with pytest.raises(SeedError, match="is not known: the appliance did not start; give seed_m"):
         seedmethod.decide(wish(), None, broken)
     with pytest.raises(SeedError, match="did not start"):
         seedmethod.decide(wish(seed_method="guestfs"), None, broken)
@@ -339,7 +351,7 @@ def test_credentials_need_a_minion_a_new_systemd_and_a_start(seeing, found, give
     ],
 )
 def test_an_answer_of_the_worker_that_cannot_be_understood_is_one_line(answer, why):
-    with pytest.raises(SeedError, match=f"found in the disk cannot be understood: .*{why}") as said:
+    with pytest.raises(SeedError, match=f"answer about the disk cannot be read: .*{why}") as said:
         inspection.parse_content(answer)
 
     assert "\n" not in str(said.value)
@@ -349,3 +361,57 @@ def test_what_an_older_release_has_kept_of_an_image_is_understood():
     assert inspection.parse_content({"root": None}) == Inspection(root=None)
     kept = {"root": "/dev/sda1", "os": "X", "arch": "x86_64", "has_minion": True, "more": 1}
     assert inspection.parse_content(kept).has_minion is True
+
+
+def test_the_entries_of_the_seed_methods():
+    entries = {
+        method.name: (method.file_end, method.reads_image, method.replaces_identity)
+        for method in seedmethods.METHODS.values()
+    }
+
+    assert entries == EXPECTED
+    assert ("auto", *EXPECTED) == seedmethods.NAMES
+
+
+def test_the_pages_list_every_seed_method():
+    table = (ROOT / "docs/seeding.md").read_text().partition("## The methods")[2]
+    rows = re.findall(r"^\| `([a-z]+)` \|", table.partition("\n## ")[0], re.MULTILINE)
+    docstring = (ROOT / "_modules/virt.py").read_text().partition("    seed_method\n")[2]
+    words = re.findall(r"``(\w+)``", docstring.partition("Defaults to")[0])
+
+    assert sorted(rows) == sorted(words) == sorted(seedmethods.NAMES)
+
+
+def test_a_further_method_is_one_entry(monkeypatch):
+    config_drive = SeedMethod(
+        name="configdrive",
+        writes_to=seedmethods.SEED,
+        file_end="_config.iso",
+        is_for_cloud_init=True,
+        replaces_identity=False,
+        no_install_from="a test",
+    )
+    monkeypatch.setitem(seedmethods.METHODS, config_drive.name, config_drive)
+    monkeypatch.setattr(seedmethods, "NAMES", ("auto", *seedmethods.METHODS))
+
+    decision = seedmethod.decide(wish(seed_method="configdrive"))
+
+    assert decision.name == "configdrive" and decision.method is config_drive
+    assert seedfiles.path("/images", "web1", decision.method) == "/images/web1_config.iso"
+    with pytest.raises(SeedError, match="install_from needs .*: a test"):
+        seedmethod.decide(wish(seed_method="configdrive", install_from="/a.sh"))
+
+
+def test_only_the_table_has_the_names_of_seed_methods():
+    names = "|".join(seedmethods.METHODS)
+    # The worker is a program of its own. Modules of Salt and cells have words of these names, too.
+    others = ("seeding/offline/worker/", "cells/", "core/salt/lookonly.py", "saltlooks.py")
+    library = ROOT / "_utils/saltvirt"
+    files_with_names = [
+        str(path.relative_to(library))
+        for path in sorted(library.rglob("*.py"))
+        if re.search(rf"(?<!\()[\"'](?:{names})[\"']", path.read_text())
+    ]
+
+    files_with_names = [path for path in files_with_names if not any(o in path for o in others)]
+    assert files_with_names == ["core/seedmethods.py", "seeding/offline/hostmount.py"]

@@ -165,7 +165,7 @@ def test_systemd_writes_the_keys_that_came_as_a_credential(tmp_path):
 def wish(asked="auto", **change):
     """Return what a call with keys wishes."""
     usual = {"has_ssh_keys": True, "asks_for_ssh_keys": True, "install_from": None}
-    return seedmethod.SeedRequest(image="/a.qcow2", asked=asked, **{**usual, **change})
+    return seedmethod.SeedRequest(image="/a.qcow2", method_name=asked, **{**usual, **change})
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,10 @@ def test_where_cloud_init_looks_is_read_as_it_reads_it(tmp_path, files, sources)
 def warned(found, asked="auto", *, has_ssh_keys=True):
     """Return what is said of an image."""
     wish = seedmethod.SeedRequest(
-        image="/a.qcow2", asked=asked, has_ssh_keys=has_ssh_keys, asks_for_ssh_keys=has_ssh_keys
+        image="/a.qcow2",
+        method_name=asked,
+        has_ssh_keys=has_ssh_keys,
+        asks_for_ssh_keys=has_ssh_keys,
     )
     return seedmethod.decide(wish, found).warnings
 
@@ -89,14 +92,14 @@ def warned(found, asked="auto", *, has_ssh_keys=True):
 def test_keys_for_an_image_without_an_ssh_server_are_warned_of():
     for asked in ("auto", "guestfs"):
         (line,) = warned(replace(DEBIAN, has_ssh_server=False), asked)
-        assert line.startswith("ssh_authorized_keys let nobody in yet: image /a.qcow2 has no SSH")
+        assert line.startswith("ssh_authorized_keys let no user in yet: image /a.qcow2 has no SSH")
         assert "\n" not in line
     assert warned(replace(DEBIAN, has_ssh_server=False), has_ssh_keys=False) == ()
 
 
 def test_nobody_is_told_to_log_in_by_ssh_where_no_server_listens():
     wish = seedmethod.SeedRequest(
-        image="/a.qcow2", asked="auto", has_ssh_keys=True, asks_for_ssh_keys=True
+        image="/a.qcow2", method_name="auto", has_ssh_keys=True, asks_for_ssh_keys=True
     )
 
     assert seedmethod.decide(wish, DEBIAN).ssh_user == "debian"
@@ -114,9 +117,7 @@ def test_cloud_init_that_looks_elsewhere_is_warned_of():
     assert warned(replace(DEBIAN, datasources=["NoCloud"])) == ()
 
 
-@pytest.mark.parametrize(
-    "found", [DEBIAN, replace(DEBIAN, has_ssh_server=None), replace(DEBIAN, datasources=None)]
-)
+@pytest.mark.parametrize("found", [DEBIAN, replace(DEBIAN, datasources=None)])
 def test_what_is_not_known_is_not_warned_of(found):
     assert warned(found) == ()
     assert warned(None, "nocloud") == ()

@@ -75,7 +75,7 @@ def test_the_checksum_of_the_image_is_the_one_that_counts(host, image, kind):
 def test_what_is_kept_is_removed_with_all_that_leads_to_it(host, image):
     digest = cache.digest_of(host, obtain(host, image).path)
 
-    assert removal.remove(host, [digest], dict, os.unlink).kept == {}
+    assert removal.remove(host, [digest], dict, os.unlink).kept_users == {}
 
     assert sorted(path.name for path in cache.ensure_folder(host).iterdir()) == ["index.json"]
 

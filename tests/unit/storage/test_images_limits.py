@@ -73,7 +73,7 @@ def test_an_image_that_swells_is_stopped_before_vms_suffer(small, small_disk, bo
 
 
 def test_an_image_that_swells_is_stopped_at_the_most_that_an_image_may_take(host, bomb):
-    with pytest.raises(ImageError, match=r"says that it is 256.0M large; the most is 16.0M"):
+    with pytest.raises(ImageError, match=r"has a size of 256.0M; the most is 16.0M"):
         obtain(replace(host, image_max_gib=1 / 64), bomb)
 
     assert left(host) == []

@@ -11,7 +11,7 @@ from fetching import obtain, served
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument, ImageError
 from saltvirt.core.units import MIB
-from saltvirt.storage.images import cache, rights, source, validation
+from saltvirt.storage.images import cache, source, validation
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_what_is_not_a_disk_is_readable_for_this_host_alone(host, tmp_path):
 
     got = fetched(host, given, validation.accept_any)
     was = mode(got.path)
-    rights.let_qemu_read(got.path)
+    cache.let_qemu_read(got.path)
 
     assert (was, mode(got.path)) == (0o600, 0o644)
     assert fetched(host, given, validation.accept_any) == got

@@ -142,7 +142,7 @@ def test_a_disk_made_over_an_image_that_goes_is_refused(host, tmp_path):
             removal.refuse_removed(settings, path)
         return {}
 
-    assert removal.remove(settings, [digest], look, os.unlink).kept == {}
+    assert removal.remove(settings, [digest], look, os.unlink).kept_users == {}
     assert sorted(one.name for one in cache.ensure_folder(settings).iterdir()) == ["index.json"]
 
 
@@ -161,7 +161,9 @@ def test_an_image_that_is_fetched_again_meanwhile_stays(host, tmp_path):
 
     done = removal.remove(settings, [digest], look, os.unlink)
 
-    assert done.kept == {digest: ["a disk that is being made"]} and cache.find(settings, digest)
+    assert done.kept_users == {digest: ["a disk that is being made"]} and cache.find(
+        settings, digest
+    )
     removal.sweep(settings)
     assert cache.find(settings, digest), "its older note is not brought back"
 
@@ -169,7 +171,9 @@ def test_an_image_that_is_fetched_again_meanwhile_stays(host, tmp_path):
 def test_the_note_of_a_removal_that_was_killed_is_not_put_over_a_newer_one(host):
     settings, _conn, digest, _path = host
     note = cache.note_path(cache.ensure_folder(settings), digest)
-    note.with_suffix(".removing").write_text(note.read_text().replace('"stat": [', '"stat": [1'))
+    begun = note.with_suffix(".removing")
+    begun.write_text(note.read_text().replace('"stat": [', '"stat": [1'))
+    os.utime(begun, (0, 0))
 
     removal.sweep(settings)
 
@@ -188,12 +192,25 @@ def test_a_removal_that_does_not_end_is_taken_back(host, is_killed):
         note = cache.note_path(cache.ensure_folder(settings), digest)
         note.rename(note.with_suffix(".removing"))
         assert cache.find(settings, digest) is None
+        os.utime(note.with_suffix(".removing"), (0, 0))
         removal.sweep(settings)
     else:
         with pytest.raises(KeyboardInterrupt):
             removal.remove(settings, [digest], look, os.unlink)
 
     assert cache.find(settings, digest)
+
+
+def test_a_removal_that_another_host_of_the_folder_has_just_begun_is_left_alone(host, tmp_path):
+    settings, _conn, digest, _path = host
+    other = dataclasses.replace(settings, state_dir=str(tmp_path / "other"))
+
+    assert removal.begin(other, [digest]) == [digest]
+    removal.sweep(settings)
+
+    assert cache.find(settings, digest) is None
+    done = removal.end(other, [digest], {}, os.unlink)
+    assert list(done.removed) == [digest] and done.kept_users == {}
 
 
 def test_a_chain_that_ends_in_it_uses_it_wherever_its_files_are(host, tmp_path):

@@ -238,7 +238,7 @@ def test_qemu_is_not_asked_for_what_it_takes_for_the_number_of_another(conn, set
         # As virsh takes it.
         vm.snapshotCreateXML(f"<domainsnapshot><name>{name}</name></domainsnapshot>", 0)
 
-    with pytest.raises(LibvirtRefused, match="to its snapshot 'second', as that has the number 2"):
+    with pytest.raises(LibvirtRefused, match="to its snapshot 'second', which has the number 2"):
         snapshotguard.plan_revert(conn, settings, "web1", "2", with_cleanup=False)
 
     plan, _verdicts = snapshotguard.plan_revert(

@@ -201,7 +201,7 @@ def test_a_disk_that_one_in_the_trash_is_based_on_is_not_purged(keeping):
 
 def test_a_seed_and_a_link_are_removed_for_good(keeping):
     images = Path(keeping.settings.images)
-    seeds = {"x_seed.iso", "x_seed.iso.qcow2"}
+    seeds = {"x_seed.credentials", "x_seed.iso.qcow2"}
     for name in seeds:
         shutil.copy(images / DISKS[0], images / name)
     (images / "link").symlink_to(images / DISKS[0])

@@ -78,10 +78,10 @@ def test_no_volume_is_wiped_no_image_replaced_and_no_file_taken(hypervisor, chai
             with pytest.raises(StorageError, match="is not replaced: .*middle.qcow2 of VM 'deep' "):
                 golden._target(hypervisor.settings, "base", {"folder": images, "replace": True})
             with pytest.raises(
-                StorageError, match="base.qcow2 is there already, and stays: .*nobody knows"
+                StorageError,
+                match="base.qcow2 is there already, and stays: .*this host cannot",
             ):
                 existing.refuse_used(conn, hypervisor.settings, "web2", [str(base)])
-            assert unreadablechains.reasons(conn, hypervisor.settings, exclude="deep") == {}
         finally:
             pool.destroy()
             pool.undefine()
@@ -113,11 +113,12 @@ def test_what_cannot_be_read_may_be_based_on_anything(hypervisor, tmp_path, spoi
         define(conn, hypervisor, VM.format("file", f"file='{top}'"))
 
         why = "disk.qcow2 of VM 'deep' is based on, as it cannot be read .*"
-        with pytest.raises(StorageError, match=f"nobody knows what disk .*/{why}"):
+        with pytest.raises(StorageError, match=f"this host cannot tell what disk .*/{why}"):
             cachedimages.prune(conn, hypervisor.settings, None, is_dry=True)
-        with pytest.raises(StorageError, match=f"base.qcow2 is there already, .*nobody .*{why}"):
+        with pytest.raises(
+            StorageError, match=f"base.qcow2 is there already, .*host cannot tell .*{why}"
+        ):
             existing.refuse_used(conn, hypervisor.settings, "web2", [str(base)])
-        assert unreadablechains.reasons(conn, hypervisor.settings, exclude="deep") == {}
 
 
 def test_a_raw_file_below_a_disk_need_not_be_read(hypervisor, tmp_path):
@@ -152,14 +153,14 @@ def test_a_definition_that_was_only_kept_holds_nothing_up(hypervisor, chain, is_
     text = VM.format("volume", "pool='gone' volume='top.qcow2'") if is_volume else chain[0]
     with hypervisor.libvirt() as conn:
         define(conn, hypervisor, text)
-        with pytest.raises(StorageError, match="nobody knows what .* of VM 'deep' is based on"):
+        with pytest.raises(StorageError, match="this host cannot tell what .* of VM 'deep' is"):
             cachedimages.prune(conn, hypervisor.settings, None, is_dry=True)
         lifecycle.mark_moved(conn, "deep", "hyper2")
 
         cachedimages.prune(conn, hypervisor.settings, None, is_dry=True)
 
         lifecycle.start(conn, "deep")
-        with pytest.raises(StorageError, match="nobody knows what .* of VM 'deep' is based on"):
+        with pytest.raises(StorageError, match="this host cannot tell what .* of VM 'deep' is"):
             cachedimages.prune(conn, hypervisor.settings, None, is_dry=True)
         lifecycle.destroy(conn, "deep")
 

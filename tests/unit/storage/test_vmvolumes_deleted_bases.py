@@ -16,7 +16,7 @@ from saltvirt.core.journal import records
 from saltvirt.core.options import config
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import reservations
-from saltvirt.storage import policies, references, trash, vmvolumes
+from saltvirt.storage import policies, references, trash
 from saltvirt.storage.verdict import Reference
 from test_unreadablechains import POOL, VM, overlay
 
@@ -306,7 +306,7 @@ def meanwhile(host, monkeypatch):
     """Have something done after the first volume of the pool is deleted; the lock is free then."""
 
     def call(work):
-        delete, held = libvirt.virStorageVol.delete, vmvolumes.hold_host_lock
+        delete, held = libvirt.virStorageVol.delete, reservations.host_lock
         gone = []
 
         def deletes(volume, flags=0):
@@ -325,7 +325,7 @@ def meanwhile(host, monkeypatch):
         state = faces.load("states", "virt_pool", {"state_dir": host.settings.state_dir})
         with monkeypatch.context() as patched:
             patched.setattr(libvirt.virStorageVol, "delete", deletes)
-            patched.setattr(vmvolumes, "hold_host_lock", begun)
+            patched.setattr(reservations, "host_lock", begun)
             return state.pool_deleted("p1", purge=True)
 
     host.pool.createXML(VOLUME.format("a.qcow2"))

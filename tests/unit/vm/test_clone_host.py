@@ -272,7 +272,7 @@ def test_a_file_of_that_name_is_nobodys_to_write_over(hypervisor, stopped):
 def test_keys_need_something_to_be_seeded(hypervisor, stopped):
     with pytest.raises(BadArgument, match="nothing to seed"):
         cloned(hypervisor, seed=False)
-    with pytest.raises(SeedError, match="whether image .* has a salt-minion cannot be seen"):
+    with pytest.raises(SeedError, match="whether image .* has a salt-minion is not known"):
         cloned(hypervisor, seed_method="auto")
     assert nothing_of_it(hypervisor)
 

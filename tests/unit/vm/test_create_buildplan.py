@@ -33,7 +33,7 @@ CONTENT = buildfacts.Content(
     places={"system": Place(folder=Path("/images")), "data": Place(folder=Path("/pool"), pool="p")},
     taken=frozenset(),
     boot={},
-    wish=seedmethod.SeedRequest(image=IMAGE, asked="nocloud"),
+    wish=seedmethod.SeedRequest(image=IMAGE, method_name="nocloud"),
 )
 
 

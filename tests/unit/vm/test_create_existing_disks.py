@@ -15,7 +15,7 @@ from saltvirt.core.errors import BadArgument, ReservationRefused, SeedError, Sto
 from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import diskpaths, ownermark, policies, usage
+from saltvirt.storage import diskpaths, ownermark, policies, sharing, usage
 from saltvirt.vm import spec
 from saltvirt.vm.create.host import create, existing
 from saltvirt.vm.purge.host import purge
@@ -267,7 +267,7 @@ def test_what_is_on_record_for_another_is_refused(hypervisor, purpose, phase, fa
             hypervisor.init("a", disks=[{"name": "b_c", "size": 8}])
         if purpose == "build":
             # Nor is it removed by whoever removes another's of that name.
-            index = usage.index(conn, hypervisor.settings, but=["x"])
+            index = usage.index(conn, hypervisor.settings, excluded_vms=["x"])
             kept = unfinished.remove(hypervisor.settings, index, policies.UNDO, [str(path)])
             assert kept == []
     assert path.exists()
@@ -283,13 +283,20 @@ def test_what_a_program_has_open_is_refused(hypervisor):
         refused(hypervisor, "another program has it open")
 
 
-def test_what_all_hosts_share_is_taken_only_when_all_were_asked(hypervisor):
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_what_all_hosts_share_is_taken_only_when_all_were_asked(
+    hypervisor, monkeypatch, is_declared
+):
     images = hypervisor.settings.images
-    hypervisor.settings = replace(hypervisor.settings, shared_paths=[images])
+    if is_declared:
+        hypervisor.settings = replace(hypervisor.settings, shared_paths=[images])
+    else:
+        # A test mounts no NFS.
+        monkeypatch.setattr(sharing, "_is_networked", lambda path: images in str(path))
     path = Path(images) / "web1_data.qcow2"
     had = disk(path)
     with hypervisor.libvirt():
-        refused(hypervisor, "on storage that all hosts share.*salt-run virt.init asks them all")
+        refused(hypervisor, "on storage that other hosts see.*salt-run virt.init asks all hosts")
         told = hypervisor.context.reporting("web1", "t", {"unasked": ["hyper2"]})
         told = replace(told, progress=hypervisor.context.progress)
         with pytest.raises(StorageError, match="and hyper2 may have a VM with it and cannot be"):

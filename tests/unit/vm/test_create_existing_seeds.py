@@ -23,22 +23,6 @@ def undefine(hypervisor, conn):
     purge.undefine(conn, hypervisor.settings, "web1")
 
 
-def test_the_seed_of_an_older_release_is_its_vms_again_and_stays_raw(hypervisor):
-    images = Path(hypervisor.settings.images)
-    old, new = images / "web1_seed.iso", images / "web1_seed.iso.qcow2"
-    with hypervisor.libvirt() as conn:
-        hypervisor.init()
-        undefine(hypervisor, conn)
-        # Its guest may have written what looks like a qcow2.
-        new.rename(old)
-
-        assert hypervisor.init() is True
-
-        assert seeds(hypervisor) == [(str(old), "raw")]
-        purge.purge(conn, hypervisor.settings, "web1")
-    assert hypervisor.files() == []
-
-
 def test_a_seed_that_is_no_qcow2_or_is_based_on_a_file_is_not_taken(hypervisor):
     seed = Path(hypervisor.settings.images) / "web1_seed.iso.qcow2"
     (hypervisor.root / "shadow").write_bytes(bytes(65536))

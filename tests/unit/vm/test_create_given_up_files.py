@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from saltvirt.core.errors import StorageError
 from saltvirt.core.journal import records
-from saltvirt.storage import exclusivecreate
+from saltvirt.storage import claims, exclusivecreate
 from saltvirt.storage.images import tool
 from saltvirt.vm.create.host import apply
 from saltvirt.vm.recovery.host import unfinished
@@ -122,7 +122,7 @@ def test_a_folder_that_is_ill_holds_up_no_other_vm(hypervisor, own, monkeypatch,
     folder.mkdir()
     disks = [{"name": "data", "size": 8, "pool": str(folder)}]
     with monkeypatch.context() as dying:
-        dying.setattr(exclusivecreate, "link_mark", kill)
+        dying.setattr(claims, "link_mark", kill)
         hypervisor.dies(lambda: hypervisor.init("web1", disks=disks))
     if is_gone:
         for path in folder.iterdir():

@@ -10,7 +10,7 @@ import pytest
 from saltvirt.core.errors import StorageError
 from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
-from saltvirt.storage import exclusivecreate, policies, usage
+from saltvirt.storage import claims, policies, usage
 from saltvirt.vm.create.host import apply
 from saltvirt.vm.recovery.host import unfinished
 
@@ -78,7 +78,7 @@ def test_a_file_that_is_being_made_for_another_stays(hypervisor, purpose, caplog
     with hypervisor.libvirt() as conn:
 
         def removed(name, paths):
-            index = usage.index(conn, hypervisor.settings, but=[name], going=paths)
+            index = usage.index(conn, hypervisor.settings, excluded_vms=[name], removed_files=paths)
             return unfinished.remove(hypervisor.settings, index, policies.UNDO, paths)
 
         paths = [str(path) for path in (mine, its, linked)]
@@ -108,14 +108,14 @@ def test_what_was_made_since_it_was_looked_for_stays(hypervisor, monkeypatch):
 @pytest.fixture
 def other_host(hypervisor, monkeypatch):
     """Another host, which makes a file between this one's last look and its own file."""
-    make = exclusivecreate.link_mark
+    make = claims.link_mark
 
     def first(mark, path):
         if path.endswith("_data.qcow2"):
             Path(path).write_text("another host's")
         return make(mark, path)
 
-    monkeypatch.setattr(exclusivecreate, "link_mark", first)
+    monkeypatch.setattr(claims, "link_mark", first)
 
 
 def left(hypervisor):

@@ -15,7 +15,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import diskpaths
+from saltvirt.storage import diskpaths, sharing
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.vm.purge.host import purge
 from saltvirt.vm.recovery.host import unfinished
@@ -139,9 +139,15 @@ def open_elsewhere():
         handle.close()
 
 
+@pytest.mark.parametrize("is_declared", [True, False])
 def test_a_purge_removes_a_vms_own_disks_and_nothing_else_that_is_shared(
-    hypervisor, conn, web, open_elsewhere
+    hypervisor, conn, web, open_elsewhere, monkeypatch, is_declared
 ):
+    if not is_declared:
+        hypervisor.settings = replace(hypervisor.settings, shared_paths=[])
+        # A test mounts no NFS.
+        folder = web["disk"].parent
+        monkeypatch.setattr(sharing, "_is_networked", lambda path: folder in (path, *path.parents))
     # VMs of other hosts read it too.
     open_elsewhere(web["cdrom"])
 

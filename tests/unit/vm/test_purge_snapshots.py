@@ -236,7 +236,7 @@ def test_what_snapshots_of_several_vms_need_is_needed_by_each(hypervisor):
         images.mkdir(exist_ok=True)
         try:
             for name in texts:
-                index = usage.index(conn, hypervisor.settings, but=[name])
+                index = usage.index(conn, hypervisor.settings, excluded_vms=[name])
                 kept = unfinished.remove(hypervisor.settings, index, policies.DELETE, [str(base)])
                 assert kept == []
         finally:

@@ -47,7 +47,7 @@ class Admin:
         handshakes in progress get two seconds to end.
         """
         try:
-            with undo.on_signals(), self._nobody_let_in():
+            with undo.on_signals(), self._admit_no_client():
                 self._end_handshakes()
                 result = self._ask("server-update-tls")
         except BlockingIOError:
@@ -62,7 +62,7 @@ class Admin:
         return lines[-1] if lines else "no answer"
 
     @contextmanager
-    def _nobody_let_in(self) -> Iterator[None]:
+    def _admit_no_client(self) -> Iterator[None]:
         old_limits = self._limits()
         if old_limits is None:
             yield  # without an answer it will not read its files either

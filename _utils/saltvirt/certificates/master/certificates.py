@@ -111,19 +111,6 @@ def apply_keys(cloud: Cloud, hosts: Iterable[str], *, renew: bool = False) -> di
     return dict(sorted(out.items()))
 
 
-def renew(cloud: Cloud, hosts: Collection[str], now: datetime) -> dict[str, str]:
-    """
-    Renew the certificates of hosts, due or not; return ``{host: comment}``.
-
-    If no host needs the certificates that libvirt's CA signed for other uses any more, the CA
-    revokes these and all hosts apply ``virt.keys`` again.
-    """
-    out = apply_keys(cloud, hosts, renew=True)
-    if open_authorities(cloud.opts).separate(inventory.allowed_hosts(cloud), now):
-        apply_keys(cloud, inventory.hosts(cloud))
-    return out
-
-
 def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
     """Return the state's comment, and the error if the state failed."""
     if reply.missing:
@@ -210,7 +197,7 @@ def revoke_hosts(opts: Mapping[str, Any], hosts: Collection[str], now: datetime)
     for host in sorted(filter(policy.is_name, hosts)):
         try:
             # The lock lets a pending request of the host end first, so its certificate is revoked.
-            with Register(authorities.folder).turn(host):
+            with Register(authorities.folder).hold_lock(host):
                 rows = [row for row in list_certificates(authorities, now) if row["host"] == host]
                 serials += _revoke_valid(opts, rows, now)
         except OSError as error:

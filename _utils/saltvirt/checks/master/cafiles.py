@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from saltvirt.ca import ca, certified, layout, store
-from saltvirt.ca.authorities import LIBVIRT, USES, Authorities
+from saltvirt.ca.authorities import USES, Authorities
 from saltvirt.cluster import membership
 
 # Salt 3006's external pillar made these for each host, in a folder of its own.
@@ -60,13 +60,8 @@ def find_strange_files(authorities: Authorities) -> Iterator[str]:
 def by_use(
     authorities: Authorities, read: Callable[[store.Store], Iterable[str]]
 ) -> dict[str, frozenset[str]]:
-    """Return each use's values, with libvirt's while its CA still stands in for that use's."""
-    values_by_use = {use: frozenset(read(ca_store)) for use, ca_store in authorities.stores.items()}
-    libvirt_values = values_by_use[LIBVIRT]
-    return {
-        use: values if authorities.is_separate(use) else values | libvirt_values
-        for use, values in values_by_use.items()
-    }
+    """Return what ``read`` returns for the CA of each use."""
+    return {use: frozenset(read(ca_store)) for use, ca_store in authorities.stores.items()}
 
 
 def find_revoked_serials(ca_store: store.Store, now: datetime) -> set[str]:

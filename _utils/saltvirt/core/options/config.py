@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from saltvirt.core import arguments
+from saltvirt.core import arguments, seedmethods
 from saltvirt.core.arguments import boolean, refuse_unknown
 from saltvirt.core.errors import BadArgument, BadConfig
 from saltvirt.core.model import DEFAULT_BRIDGE, Policy
@@ -69,7 +69,7 @@ _HOST = {
     "seed": {
         "master": TEXTS,
         "config": MAPPING,
-        "method": one_of("auto", "nocloud", "guestfs", "nbd", "credentials"),
+        "method": one_of(*seedmethods.NAMES),
         "python": PATH,
         "limit_s": AT_LEAST_1,
         "memory_mib": AT_LEAST_1,

@@ -149,7 +149,7 @@ def accept_key(
     authorization = file.read()
     if authorization is None:
         raise MasterError(
-            f"{host} is not authorized to submit a key of {name!r}, or has used its authorization"
+            f"{host} has no authorization to submit a key of {name!r}, or has used it already"
         )
     if authorization.host != host:
         raise MasterError(f"{host} may not submit a key of {name!r}: another host may")

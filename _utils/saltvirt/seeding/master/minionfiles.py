@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,9 +100,7 @@ def fetch(cloud: Cloud, request: MinionRequest, saltenv: str, folder: object) ->
         place = _place(cloud.opts, saltenv, folder)
         _sweep(place)
         index = _read_index(place)
-        packages_by_file = {
-            package.file: package for packages in index.values() for package in packages
-        }
+        packages_by_file = _packages_by_file(index)
         kept_packages = {
             name: package for name, package in packages_by_file.items() if _is_there(place, package)
         }
@@ -119,11 +117,7 @@ def fetch(cloud: Cloud, request: MinionRequest, saltenv: str, folder: object) ->
             ]
             new_index = {**index, request.kind: [*other_packages, *current_packages]}
             files.write(place / minionpackages.INDEX, _index_text(new_index), 0o644)
-        _remove(
-            place,
-            packages_by_file.keys()
-            - {package.file for packages in new_index.values() for package in packages},
-        )
+        _remove(place, packages_by_file.keys() - _packages_by_file(new_index).keys())
     names = {package.file for package in current_packages}
     return {
         "folder": str(place),
@@ -141,15 +135,11 @@ def remove(cloud: Cloud, saltenv: str, folder: object) -> dict[str, Any]:
             place = root / minionpackages.FOLDER
             if (place / minionpackages.INDEX).exists():
                 _sweep(place)
-                names = {
-                    package.file for packages in _read_index(place).values() for package in packages
-                }
+                names = _packages_by_file(_read_index(place)).keys()
                 # The index goes first, so that hosts are offered no vanishing package.
                 files.unlink(place / minionpackages.INDEX)
                 _remove(place, names)
-                for empty in (place, place.parent):
-                    with contextlib.suppress(OSError):
-                        empty.rmdir()
+                _remove_empty(place)
                 return {"folder": str(place), "removed": sorted(names)}
     return {"folder": None, "removed": []}
 
@@ -236,9 +226,19 @@ def _sweep(place: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _remove(place: Path, names: set[str]) -> None:
+def _packages_by_file(index: Index) -> dict[str, Package]:
+    return {package.file: package for packages in index.values() for package in packages}
+
+
+def _remove(place: Path, names: Iterable[str]) -> None:
     for name in sorted(names):
         files.unlink(place / name)
+
+
+def _remove_empty(place: Path) -> None:
+    for folder in (place, place.parent):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 @contextlib.contextmanager
@@ -251,9 +251,7 @@ def _undo_on_error(place: Path, before: set[str]) -> Iterator[None]:
         new_names = {path.name for path in place.iterdir()} - existing_names - before
         for name in new_names:
             (place / name).unlink(missing_ok=True)
-        for empty in (place, place.parent):
-            with contextlib.suppress(OSError):
-                empty.rmdir()
+        _remove_empty(place)
         raise
 
 
@@ -293,9 +291,8 @@ def _download(cloud: Cloud, request: MinionRequest, place: Path, name: str) -> s
         if actual_sha256 != sha256:
             raise MasterError(
                 f"{name} is not what its checksum says: its SHA-256 is {actual_sha256[:16]}..., "
-                "not "
-                f"{sha256[:16]}...; try again, or ask whoever runs "
-                f"{arguments.hide_credentials(site.where)}"
+                f"not {sha256[:16]}...; try again, or ask the operator of "
+                f"{arguments.hide_credentials(site.location)}"
             )
         part.chmod(0o644)
         files.make_durable(part)

@@ -68,7 +68,6 @@ class _Limit(Meter):
     def __init__(self, folder: Path, description: str) -> None:
         room = Room(max_bytes=MOST_BYTES, reserve_bytes=0, limit_s=LIMIT_S)
         super().__init__(room, description, folder)
-        self._what, self._into = description, folder
 
     @property
     def late(self) -> str:
@@ -78,16 +77,16 @@ class _Limit(Meter):
     def expect(self, size_bytes: int, written_bytes: int = 0) -> None:
         """Raise OverLimit if a file is too large, or has no room."""
         if size_bytes > MOST_BYTES:
-            raise OverLimit(f"{self._what} has more than {human(MOST_BYTES)}, and is no minion")
-        free = read_space(self._into)[1]
+            raise OverLimit(f"{self._image} has more than {human(MOST_BYTES)}, and is no minion")
+        free = read_space(self._folder)[1]
         if size_bytes - written_bytes > free:
-            raise OverLimit(f"no room for {self._what} in {self._into}: {human(free)} are free")
+            raise OverLimit(f"no room for {self._image} in {self._folder}: {human(free)} are free")
 
     def check(self, written_bytes: int) -> None:
         """Raise OverLimit if a file has become too large, or takes too long."""
         self.expect(written_bytes, written_bytes)
         if self.left_s <= 0:
-            raise OverLimit(f"{self._what} did not arrive {self.late}")
+            raise OverLimit(f"{self._image} did not arrive {self.late}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +94,17 @@ class Site:
     """
     A source of minions.
 
-    where
+    location
         A URL with the layout of Salt's own site, or the path of a folder with that layout, or with
         all files directly in it; each file has ``FILE.sha256`` beside it.
     """
 
-    where: str
+    location: str
 
     @property
     def is_folder(self) -> bool:
         """Whether the source is a folder of this machine."""
-        return not self.where.startswith(_WEB)
+        return not self.location.startswith(_WEB)
 
     def names(self, kind: str, version: str, arch: str) -> list[str]:
         """Return the names of the files that a guest with this processor needs."""
@@ -116,7 +115,7 @@ class Site:
 
     def _further(self, kind: str, arch: str) -> list[str]:
         patterns = [pattern.format(arch=arch) for pattern in _DEPENDENCY_PATTERNS.get(kind, ())]
-        names = {path.name for pattern in patterns for path in Path(self.where).glob(pattern)}
+        names = {path.name for pattern in patterns for path in Path(self.location).glob(pattern)}
         return sorted(name for name in names if not name.startswith("salt"))
 
     def digest(self, kind: str, version: str, name: str) -> str:
@@ -164,8 +163,8 @@ class Site:
 
     def _place(self, kind: str, version: str, name: str) -> str:
         folder = _LAYOUTS[kind].folder.format(version=version)
-        laid_out = f"{self.where.rstrip('/')}/{folder}/{name}"
-        flat = Path(self.where, name)
+        laid_out = f"{self.location.rstrip('/')}/{folder}/{name}"
+        flat = Path(self.location, name)
         return str(flat) if self.is_folder and not Path(laid_out).exists() else laid_out
 
 

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from saltvirt.core import locks, terminal
 from saltvirt.core.errors import SeedError
+from saltvirt.core.seedmethods import GUESTFS, NBD
 from saltvirt.core.units import MIB
 from saltvirt.core.writelimit import Meter, OverLimit, Room, allocated_bytes
 from saltvirt.seeding.offline import barrier, lending
@@ -30,7 +31,13 @@ _MOST_EXTRA_MIB = 1024
 # The largest answer to read: names, and a few lines of errors.
 _MOST_ANSWER_CHARS = 4 * MIB
 _LONGEST = 1000
-_METHOD_NAMES = {"guestfs": "libguestfs", "nbd": "mounting by this host", "folder": "writing"}
+# The worker's word for a folder of this host, beside the names of seed methods.
+FOLDER = "folder"
+_METHOD_NAMES = {
+    GUESTFS.name: "libguestfs",
+    NBD.name: "mounting by this host",
+    FOLDER: "writing",
+}
 
 
 def why_missing(python: str = PYTHON) -> str | None:
@@ -115,7 +122,7 @@ def _borrow_account(
     job: dict[str, Any], place: Path, masters: Iterable[str]
 ) -> Iterator[lending.Account | None]:
     """Yield a user for the appliance during the block; None for a job without an appliance."""
-    if job.get("via", "guestfs") != "guestfs":
+    if job.get("via", GUESTFS.name) != GUESTFS.name:
         yield None
         return
     accounts = lending.accounts()
@@ -251,12 +258,12 @@ def _answer(job: dict[str, Any], code: int, out: str, err: str) -> dict[str, Any
         last = (err.strip().splitlines() or [f"exit code {code}"])[-1]
         answer = {"failed": last}
     if not isinstance(answer, dict):
-        answer = {"failed": "its worker has answered with something else than it was asked"}
+        answer = {"failed": "its worker's answer is no mapping"}
     if "refused" in answer:
         verb = "built" if job["action"] == "build" else "seeded"
         raise SeedError(f"{job['path']} cannot be {verb}: {_one_line(answer['refused'])}")
     if "failed" in answer:
-        method_name = _METHOD_NAMES[job.get("via", "guestfs")]
+        method_name = _METHOD_NAMES[job.get("via", GUESTFS.name)]
         raise SeedError(f"{method_name} failed on {job['path']}: {_one_line(answer['failed'])}")
     result: dict[str, Any] = answer
     return result

@@ -70,7 +70,7 @@ def _settle_before(settings: HostSettings, folder: Path) -> None:
     mount_facts = _read(record)
     if mount_facts:
         if locks.is_held(_lock_path(mount_facts)):
-            raise StorageError(f"something is being mounted at {folder}, or unmounted; try again")
+            raise StorageError(f"another job is mounting or unmounting {folder}; try again")
         _settle(settings, mount_facts)
         record.unlink(missing_ok=True)
 

@@ -42,21 +42,20 @@ def locks_folder(state_dir: str | Path) -> Path:
     return Path(state_dir) / "appliance-users"
 
 
-def accounts(names: Iterable[str] = USERS) -> list[Account]:
+def accounts() -> list[Account]:
     """Return the appliances' users; raise SeedError if there is none, or if a uid is shared."""
-    all_entries, wanted_names = pwd.getpwall(), list(names)
-    entries = [entry for entry in all_entries if entry.pw_name in wanted_names]
+    all_entries = pwd.getpwall()
+    entries = [entry for entry in all_entries if entry.pw_name in USERS]
     if not entries:
         raise SeedError(
-            f"the appliance's user {wanted_names[0]} is missing on this host; run: salt HOST "
-            "state.apply "
-            f"hypervisor, or on the host: useradd --system --user-group --shell "
-            f"/usr/sbin/nologin {wanted_names[0]}"
+            f"the appliance's user {USERS[0]} is missing on this host; run: salt HOST "
+            "state.apply hypervisor, or on the host: useradd --system --user-group --shell "
+            f"/usr/sbin/nologin {USERS[0]}"
         )
     uids = [(entry.pw_name, entry.pw_uid) for entry in all_entries]
     for entry in entries:
         refuse_shared(entry.pw_name, entry.pw_uid, uids)
-    entries.sort(key=lambda entry: wanted_names.index(entry.pw_name))
+    entries.sort(key=lambda entry: USERS.index(entry.pw_name))
     return [Account(entry.pw_name, entry.pw_uid, entry.pw_gid) for entry in entries]
 
 
@@ -157,8 +156,7 @@ def refuse_shared(name: str, uid: int, all_users: Iterable[tuple[str, int]]) -> 
     if uid == 0 or other_names:
         raise SeedError(
             f"the appliance's user {name} is {' and '.join(other_names) or 'root'} too (uid "
-            f"{uid}); "
-            "give it a uid of its own"
+            f"{uid}); give it a uid of its own"
         )
 
 
@@ -274,6 +272,5 @@ def _lock(handle: int, path: str, limit_s: float) -> None:
         waited_text = f", for {limit_s:g} s" if limit_s else ""
         raise SeedError(
             f"{path} is in use by another job of this host, or mounted{waited_text}; try again "
-            "when "
-            "that is over, or guestfs.umount it"
+            "when that is over, or guestfs.umount it"
         )

@@ -52,8 +52,8 @@ class Admission:
         expected_digest = expected["hsum"].lower()
         if digest != expected_digest:
             raise ImageError(
-                f"image {self.image} is not what image_hash says: its {expected['hash_type']} "
-                f"is {digest[:16]}..., not {expected_digest[:16]}...; nothing has read it"
+                f"image {self.image} does not match image_hash: its {expected['hash_type']} "
+                f"is {digest[:16]}..., not {expected_digest[:16]}...; it is not used"
             )
 
     def validated(self, path: Path) -> validation.ValidatedImage:
@@ -64,9 +64,8 @@ class Admission:
             raise ImageError(str(exc).replace(str(path), self.image)) from exc
         if validated_image.size_bytes > self.room.max_bytes:
             raise ImageError(
-                f"image {self.image} says that it is {human(validated_image.size_bytes)} large; "
-                "the most "
-                f"is {human(self.room.max_bytes)} (virt:image_max_gib)"
+                f"image {self.image} has a size of {human(validated_image.size_bytes)}; "
+                f"the most is {human(self.room.max_bytes)} (virt:image_max_gib)"
             )
         return validated_image
 

@@ -236,6 +236,11 @@ def place(
     return replace(validated_image, path=str(path))
 
 
+def let_qemu_read(path: str | Path) -> None:
+    """Let QEMU read a file of the cache that is not a disk, such as a kernel."""
+    Path(path).chmod(0o644)
+
+
 def _flat_path(base: Path, digest: str) -> Path:
     return base / f"{digest}.flat"
 
@@ -318,7 +323,7 @@ def _is_same(path: str | Path, stat: os.stat_result) -> bool:
 
 
 def find_sendable(settings: HostSettings, digest: str) -> validation.ValidatedImage:
-    """Return the image of a digest if its bytes have that digest; raise StorageError if not."""
+    """Return the image of a digest; raise StorageError if this host does not have it."""
     image = find(settings, digest)
     if image is None:
         raise StorageError(f"the image {digest[:16]} is not on this host any more")

@@ -50,7 +50,7 @@ def read_look(look_path: Path) -> dict[str, Any]:
 def find_users(conn: Any, settings: HostSettings) -> dict[str, set[str]]:
     """Return ``{digest: names}`` of the VMs and files that use cached images."""
     out: dict[str, set[str]] = {}
-    for path, reference in usage.index(conn, settings).every(policies.PRUNE):
+    for path, reference in usage.index(conn, settings).all_references(policies.PRUNE):
         digest = cache.digest_of(settings, path)
         if digest:
             out.setdefault(digest, set()).add(_describe_user(reference))
@@ -107,9 +107,8 @@ def prune(
     if not is_dry and sharing.is_shared(settings, cache.folder_path(settings)):
         raise StorageError(
             f"the images in {cache.folder_path(settings)} are on storage that other hosts see, and "
-            "VMs "
-            "there may need them; this host cannot tell; ask all hosts: salt-run virt.image_prune"
-            f"{sharing.UNLESS_OWN}"
+            "VMs there may need them; this host cannot tell; ask all hosts: salt-run "
+            f"virt.image_prune{sharing.UNLESS_OWN}"
         )
     removal.note_lost(settings)
     with reservations.host_lock(settings):
@@ -123,7 +122,7 @@ def prune(
             )
         drop = prepare_drop(conn, settings)
         result = removal.remove(settings, unused_digests, lambda: find_users(conn, settings), drop)
-    return _build_answer(result.removed, {**users_by_digest, **result.kept})
+    return _build_answer(result.removed, {**users_by_digest, **result.kept_users})
 
 
 def begin(conn: Any, settings: HostSettings, digests: Iterable[str] | None) -> dict[str, Any]:
@@ -155,7 +154,7 @@ def end(conn: Any, settings: HostSettings, digests: Collection[str]) -> dict[str
             raise
         users_by_digest = find_users(conn, settings)
         result = removal.end(settings, digests, users_by_digest, prepare_drop(conn, settings))
-    return _build_answer(result.removed, result.kept)
+    return _build_answer(result.removed, result.kept_users)
 
 
 def prepare_drop(conn: Any, settings: HostSettings) -> Callable[[str], None]:
@@ -181,8 +180,16 @@ def _classify_images(
         )
     _refuse_unknown(conn, settings)
     images_by_digest = list_images(conn, settings)
-    return images_by_digest, *_split_by_use(
-        images_by_digest, images_by_digest if digests is None else digests
+    chosen_digests = images_by_digest if digests is None else digests
+    users_by_digest = {
+        digest: images_by_digest[digest]["users"]
+        for digest in chosen_digests
+        if digest in images_by_digest
+    }
+    return (
+        images_by_digest,
+        {digest: user_names for digest, user_names in users_by_digest.items() if user_names},
+        [digest for digest, user_names in users_by_digest.items() if not user_names],
     )
 
 
@@ -196,20 +203,6 @@ def _build_answer(
             for digest, user_names in users_by_digest.items()
         },
     }
-
-
-def _split_by_use(
-    images_by_digest: Mapping[str, Mapping[str, Any]], digests: Iterable[str]
-) -> tuple[dict[str, Collection[str]], list[str]]:
-    """Return ``({digest: users}, unused digests)`` of those digests that are images here."""
-    users_by_digest = {
-        digest: images_by_digest[digest]["users"]
-        for digest in digests
-        if digest in images_by_digest
-    }
-    return {digest: user_names for digest, user_names in users_by_digest.items() if user_names}, [
-        digest for digest, user_names in users_by_digest.items() if not user_names
-    ]
 
 
 def _refuse_unknown(conn: Any, settings: HostSettings) -> None:

@@ -1,6 +1,7 @@
 """Remove unused images, and leftovers of fetches, from a host's image cache."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -17,8 +18,10 @@ from saltvirt.storage.images import cache, qcow2, source, validation
 _Users = Mapping[str, Collection[str]]
 
 _PARTIAL_LIFE_S = 24 * 3600
+# Far longer than a master takes from the begin of a removal to its end.
+_REMOVAL_LIFE_S = 3600
 _SUFFIXES = (".qcow2", ".raw", f".{validation.NO_DISK}")
-_LOST = "not known: whoever kept or removed it was killed"
+_LOST = "not known: the process that kept or removed it was killed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +29,7 @@ class RemovalResult:
     """The bytes of removed images, and the users of kept images, by digest."""
 
     removed: Mapping[str, int]
-    kept: _Users
+    kept_users: _Users
 
 
 def remove(
@@ -47,7 +50,7 @@ def remove(
     try:
         users_by_digest = find_users() if begun_digests else {}
     except BaseException:
-        keep_all_but(settings, ())
+        keep(settings, begun_digests)
         raise
     return end(settings, begun_digests, users_by_digest, drop)
 
@@ -58,17 +61,20 @@ def begin(settings: HostSettings, digests: Iterable[str]) -> list[str]:
 
     A search for users after this finds all disks made before; a build that makes a later disk
     fails by :func:`refuse_removed`. Both hold for other hosts that share the folder. A removal
-    without its :func:`end` is taken back.
+    without its :func:`end` is taken back by :func:`sweep`, an hour later.
     """
     base, notes = cache.ensure_folder(settings), cache.read_notes(settings)
     begun_digests = []
     try:
         for digest in (candidate for candidate in digests if candidate in notes):
+            note_path = cache.note_path(base, digest)
             with cache.lock_image(_locks(settings), digest), suppress(FileNotFoundError):
-                cache.note_path(base, digest).rename(_removing_path(base, digest))
+                # The time tells :func:`sweep` that the removal has just begun.
+                os.utime(note_path)
+                note_path.rename(_removing_path(base, digest))
                 begun_digests.append(digest)
     except BaseException:
-        keep_all_but(settings, ())
+        keep(settings, begun_digests)
         raise
     return begun_digests
 
@@ -93,14 +99,14 @@ def end(
         if digest in removing_digests:
             with cache.lock_image(_locks(settings), digest):
                 if digest in users_by_digest:
-                    _keep(cache.ensure_folder(settings), digest)
+                    _keep(_removing_path(cache.ensure_folder(settings), digest))
                 else:
                     size_bytes = _remove_unused(settings, digest, drop)
         if size_bytes is None:
             kept_users[digest] = users_by_digest.get(digest, ["a disk that is being made"])
         else:
             removed_bytes[digest] = size_bytes
-    return RemovalResult(removed=removed_bytes, kept=kept_users)
+    return RemovalResult(removed=removed_bytes, kept_users=kept_users)
 
 
 def _remove_unused(settings: HostSettings, digest: str, drop: Callable[[str], None]) -> int | None:
@@ -129,21 +135,26 @@ def _remove(settings: HostSettings, digest: str, path: str, drop: Callable[[str]
                 flat.unlink()
 
 
+def keep(settings: HostSettings, digests: Iterable[str]) -> None:
+    """Take back the begun removals of some images."""
+    base = cache.ensure_folder(settings)
+    for digest in digests:
+        _keep(_removing_path(base, digest))
+
+
 def keep_all_but(settings: HostSettings, digests: Collection[str]) -> None:
     """Take back all begun removals except of ``digests``."""
-    base = cache.ensure_folder(settings)
-    for path in base.glob("*.removing"):
+    for path in cache.ensure_folder(settings).glob("*.removing"):
         if path.stem not in digests:
-            _keep(base, path.stem)
+            _keep(path)
 
 
-def _keep(base: Path, digest: str = "*") -> None:
-    """Take back the begun removal of one image, or of all images."""
-    for path in base.glob(f"{digest}.removing"):
-        note = path.with_suffix(".json")
-        with suppress(FileNotFoundError):
-            # An existing note is newer: the image was fetched again meanwhile.
-            path.unlink() if note.exists() else path.rename(note)
+def _keep(path: Path) -> None:
+    """Take back a begun removal, if there is one."""
+    note = path.with_suffix(".json")
+    with suppress(FileNotFoundError):
+        # An existing note is newer: the image was fetched again meanwhile.
+        path.unlink() if note.exists() else path.rename(note)
 
 
 def _removing_path(base: Path, digest: str) -> Path:
@@ -206,23 +217,26 @@ def _lost_note(path: Path) -> dict[str, Any]:
 
 
 def sweep(settings: HostSettings) -> None:
-    """Remove leftovers of killed fetches, and take back begun removals."""
+    """Remove leftovers of killed fetches, and take back removals that were killed."""
     locks.sweep(_locks(settings))
     base = cache.folder_path(settings)
     files.sweep(base)
-    _keep(base)
-    for path in _find_abandoned_parts(base):
+    # A younger removal may be at work, on this host or on another that shares the folder.
+    for path in _find_older(base, "*.removing", _REMOVAL_LIFE_S):
+        _keep(path)
+    for path in _find_older(base, "*.partial*", _PARTIAL_LIFE_S):
         path.unlink(missing_ok=True)
 
 
 def find_abandoned(settings: HostSettings) -> list[Path]:
     """Return the leftovers of fetches that :func:`sweep` would remove."""
     base = cache.folder_path(settings)
-    return sorted({*files.find_abandoned(base), *_find_abandoned_parts(base)})
+    return sorted({*files.find_abandoned(base), *_find_older(base, "*.partial*", _PARTIAL_LIFE_S)})
 
 
-def _find_abandoned_parts(base: Path) -> Iterator[Path]:
-    for path in base.glob("*.partial*"):
+def _find_older(base: Path, pattern: str, life_s: int) -> Iterator[Path]:
+    """Yield the files of a pattern that were last changed longer ago than ``life_s``."""
+    for path in base.glob(pattern):
         with suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > _PARTIAL_LIFE_S:
+            if time.time() - path.stat().st_mtime > life_s:
                 yield path

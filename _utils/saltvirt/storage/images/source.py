@@ -39,8 +39,7 @@ def kind(source: str) -> str:
     raise BadArgument(
         "image",
         f"{hide_credentials(source)!r} is not an image: write salt://path, http(s)://..., "
-        "file:///path or "
-        "/path",
+        "file:///path or /path",
     )
 
 
@@ -127,7 +126,7 @@ def _salt_digest(source: str, saltenv: str, opts: Mapping[str, Any]) -> ContentI
         with salt.fileclient.get_file_client(opts) as client:
             file_hash, stat = client.hash_and_stat_file(url, saltenv)
     except SaltException as exc:
-        raise ImageError(f"image {source} cannot be asked for: {exc}") from exc
+        raise ImageError(f"the file server cannot be asked about image {source}: {exc}") from exc
     if not isinstance(file_hash, dict) or not file_hash.get("hsum"):
         raise ImageError(
             f"image {source} is not on the Salt file server (saltenv {saltenv}); "

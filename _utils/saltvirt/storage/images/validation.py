@@ -130,8 +130,7 @@ def _refuse_references(
         reason = not_allowed if backing_below else "which is never followed"
         raise ImageError(
             f"image {path} names a backing file ({backing!r}), {reason}; make it self-contained "
-            "with "
-            "qemu-img convert"
+            "with qemu-img convert"
         )
     if header.has_data_file:
         raise ImageError(

@@ -67,9 +67,8 @@ def refuse_unasked(host: str, fun: str, reply: object) -> None:
 def _asks_again_message(host: str, paths: Sequence[str]) -> str:
     return (
         f"{host} has changed nothing, as it asks for further files on storage that other hosts see "
-        f"({terminal.join_some(paths)}); run the command again, and if that is said again, rename "
-        "there "
-        "what has a name with characters that cannot be shown"
+        f"({terminal.join_some(paths)}); run the command again; if it fails again, rename the "
+        "files there whose names have characters that cannot be shown"
     )
 
 
@@ -99,7 +98,7 @@ def ask(
     if len(paths) > _MOST_PATHS:
         raise MasterError(
             f"{host} names {len(paths):,} files to ask all hosts about, and nothing is changed: "
-            f"{_MOST_PATHS:,} is the most; find out what {host} says, and why"
+            f"{_MOST_PATHS:,} is the most; see on {host} why it names so many"
         )
     other_hosts = [
         other_host for other_host in inventory.allowed_hosts(cloud) if other_host != host
@@ -154,6 +153,5 @@ def _unresponsive_message(
         f"{paths_text} on {host} is on storage that other hosts see, and {names} may need it and "
         "cannot be asked, so nothing is changed; wait until all hosts answer; if a host is lost: "
         f"salt-run virt.disallow {shlex.quote(lost_host)}; or if none of its VMs needs the files, "
-        "give "
-        "force=True"
+        "give force=True"
     )

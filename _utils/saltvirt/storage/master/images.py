@@ -129,7 +129,7 @@ def prune(cloud: Cloud, *, is_dry: bool) -> dict[str, dict[str, int]]:
     unresponsive_hosts = survey.reasons()
     if unresponsive_hosts:
         raise MasterError(
-            "nothing was removed, as not all hosts say what they use: "
+            "nothing was removed, as not all hosts have answered which images they use: "
             f"{_join_reasons(unresponsive_hosts)}"
         )
     used_digests = {

@@ -4,9 +4,8 @@ import xml.etree.ElementTree as ET
 
 from saltvirt.xml import element, fields
 
-# The name of the credential that gives a guest its identity, and the end of its file's name.
+# The name of the credential that gives a guest its identity.
 CREDENTIAL = "opt/io.systemd.credentials/tmpfiles.extra"
-CREDENTIAL_FILE = "_seed.credentials"
 
 
 @element.declare("entry")

@@ -244,7 +244,7 @@ def test_a_source_keeps_a_file_from_the_uses_that_the_table_marks(host, monkeypa
         found = {}
         for name in NAMES:
             index = usage.index(
-                host.conn, host.settings, but=scene.get("but", []), beside_files=[path]
+                host.conn, host.settings, excluded_vms=scene.get("but", []), beside_files=[path]
             )
             verdict = index.verdict(policies.POLICIES[name], path)
             sources = [one.source for one in verdict.used_by]
@@ -262,7 +262,9 @@ def test_a_reason_is_one_clause_that_ends_with_what_to_do(host, monkeypatch, sou
     scene = SCENES[source](host, monkeypatch) or {}
     path = str(scene.get("path", host.file))
     marked = [name for name, mark in zip(NAMES, ROWS[source], strict=True) if mark == "x"]
-    index = usage.index(host.conn, host.settings, but=scene.get("but", []), beside_files=[path])
+    index = usage.index(
+        host.conn, host.settings, excluded_vms=scene.get("but", []), beside_files=[path]
+    )
     verdict = index.verdict(policies.POLICIES[marked[0]], path)
     if "child" in scene:
         scene["child"].communicate()

@@ -99,9 +99,7 @@ def read_host_facts(conn: Any, options: HostSettings, basepath: str, minion_key:
         keys=_keys(reader, places, minion_key),
         compat=_compat(options),
         wrong_options=config.find_errors(options),
-        linked_images=[
-            [image.path, image.golden or ""] for image in hardlinks.find_linked_images(options)
-        ],
+        linked_images=list(map(list, hardlinks.find_linked_images(options))),
         unreadable=reader.unreadable,
         release=release.read_facts(reader, conn),
         filtered=sorted(vm for vm, reachable in vms.items() if reachable.is_filtered),

@@ -16,7 +16,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
 from saltvirt.migration.host import peer
 from saltvirt.seeding import submission
-from saltvirt.storage import diskpaths, exclusivecreate, sharing, trash
+from saltvirt.storage import claims, diskpaths, sharing, trash
 from saltvirt.storage.images import removal
 from saltvirt.vm.recovery.host import unfinished
 
@@ -120,7 +120,7 @@ def _find_marks(conn: Any, settings: HostSettings) -> Iterator[Path]:
     tokens = [record.token for record in records.read_records(records_folder, "build")]
     if not records.find_unreadable(records_folder, "build"):
         for folder in _own_folders(conn, settings):
-            yield from exclusivecreate.find_leftover_marks(folder, tokens)
+            yield from claims.find_leftover_marks(folder, tokens)
 
 
 def _remove_marks(conn: Any, settings: HostSettings, paths: set[str]) -> list[str]:

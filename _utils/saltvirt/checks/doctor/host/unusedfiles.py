@@ -58,7 +58,9 @@ def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
 
 def find_used_files(conn: Any, settings: HostSettings) -> set[str]:
     """Return all files that anything on this host uses, is based on, or has on record."""
-    used_files = {path for path, _reference in usage.index(conn, settings).every(policies.LOOSE)}
+    used_files = {
+        path for path, _reference in usage.index(conn, settings).all_references(policies.LOOSE)
+    }
     used_files |= set(reservations.list_files(settings))
     for vm in vms(conn).values():
         used_files |= set(vm.files)

@@ -14,7 +14,7 @@ from saltvirt.checks.setup.master.setupcloud import (
     SetupHost,
 )
 from saltvirt.checks.setup.setupanswer import SetupFacts
-from saltvirt.core import arguments
+from saltvirt.core import arguments, seedmethods
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.findings import MASTER, Finding
 from saltvirt.core.model import Requirements
@@ -27,8 +27,6 @@ CLOCK_S = 60
 # The VM of the command in run.READY: one CPU, 512 MiB, and the default profiles.
 _VM = Requirements(name="", vcpus=1, memory_mib=512, nic_profile="default", disk_profile="default")
 _KVM_MODULES = {"vmx": "kvm_intel", "svm": "kvm_amd"}
-# The methods by which a host seeds a guest without looking into its image.
-_BLIND_METHODS = ("nocloud", "nbd")
 _MISSING_TOOLS = {
     "qemu-img": ("qemu-img", "qemu-img is missing: it cannot check or clone images"),
     "prlimit": ("qemu-img", "prlimit (util-linux) is missing: qemu-img is run with limits by it"),
@@ -287,7 +285,7 @@ def _appliance_users(host: SetupHost) -> Iterator[Finding]:
 
 @CHECKS.host("seed-method", level=IMAGES)
 def _seed_method(host: SetupHost) -> Iterator[Finding]:
-    if host.facts.seed_method in _BLIND_METHODS:
+    if not seedmethods.reads_image(host.facts.seed_method):
         yield Finding(
             f"virt:seed:method is {arguments.hide_credentials(host.facts.seed_method)}: it looks "
             "into no image, and puts no minion into a VM whose image has none",

@@ -19,10 +19,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import confined
 import nbd
+from confined import check
 from identity import Refused
 
-_CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 _GUARDED = 0x2 | 0x4 | 0x8  # MS_NOSUID, MS_NODEV, MS_NOEXEC
 _ATTACH_S = 20
 _READ_BYTES = 4 << 20  # the limit of a call of libguestfs
@@ -171,8 +172,7 @@ def _ways_out(folder: str) -> list[str]:
 def attached(job: dict[str, Any]) -> Iterator[tuple[Tree, dict[str, Any]]]:
     """Yield a disk's root, mounted by this host's kernel, and detach the disk afterwards."""
     _refuse_what_needs_an_appliance(job)
-    _check(_libc.unshare(_CLONE_NEWNS), "unshare")
-    _check(_libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "a private mount")
+    confined.own_mounts()
     place = f"{os.environ['TMPDIR']}/root"
     Path(place).mkdir(0o700)
     with _attach_device(job) as device:
@@ -182,13 +182,7 @@ def attached(job: dict[str, Any]) -> Iterator[tuple[Tree, dict[str, Any]]]:
                 yield Tree(), {"root": source, "os": "some system", "arch": "unknown"}
         finally:
             if source:
-                _check(_libc.umount2(place.encode(), 0), f"umount {source}")
-
-
-def _check(result: int, operation: str) -> None:
-    if result:
-        code = ctypes.get_errno()
-        raise OSError(code, f"{operation}: {os.strerror(code)}")
+                check(_libc.umount2(place.encode(), 0), f"umount {source}")
 
 
 @contextmanager
@@ -249,12 +243,12 @@ def _mount_root(device: str, place: str) -> str | None:
             if _libc.mount(source.encode(), place.encode(), kind.encode(), _GUARDED, options):
                 if ctypes.get_errno() in (errno.EINVAL, errno.ENODEV, errno.ENOENT):
                     continue
-                _check(-1, f"mount {source}")
+                check(-1, f"mount {source}")
             with _chrooted(place):
                 tree = Tree()
                 if tree.is_dir("/etc") and os.path.lexists("/sbin/init"):
                     return source
-            _check(_libc.umount2(place.encode(), 0), f"umount {source}")
+            check(_libc.umount2(place.encode(), 0), f"umount {source}")
     return None
 
 

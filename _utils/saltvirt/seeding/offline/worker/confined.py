@@ -77,19 +77,24 @@ def _furnish(job: dict[str, Any], folder: str, appliance: str | None) -> None:
         job["path"] = f"{PLACE}/disk"
     if job.get("network"):
         _keep_resolvers(PLACE)
-    _check(_libc.mount(PLACE.encode(), RUN.encode(), None, _MOVE, None), f"mount {RUN}")
+    check(_libc.mount(PLACE.encode(), RUN.encode(), None, _MOVE, None), f"mount {RUN}")
 
 
 def own_view(*, has_network: bool) -> None:
     """Unshare this process's mounts, and its network unless it needs the host's."""
-    _check(_libc.unshare(_NEWNS | _NEWIPC | (0 if has_network else _NEWNET)), "unshare")
-    _check(_libc.mount(b"none", b"/", None, _PRIVATE, None), "a private mount")
+    own_mounts(_NEWIPC | (0 if has_network else _NEWNET))
+
+
+def own_mounts(further_namespaces: int = 0) -> None:
+    """Unshare this process's mounts, and maybe more; the mounts end with the process."""
+    check(_libc.unshare(_NEWNS | further_namespaces), "unshare")
+    check(_libc.mount(b"none", b"/", None, _PRIVATE, None), "a private mount")
 
 
 def hide(folder: str) -> None:
     """Cover a folder with an empty one."""
     options = (b"tmpfs", folder.encode(), b"tmpfs", _NOSUID_NODEV_NOEXEC, b"mode=0755,size=1m")
-    _check(_libc.mount(*options), f"mount {folder}")
+    check(_libc.mount(*options), f"mount {folder}")
 
 
 def _keep_resolvers(new_run: str) -> None:
@@ -163,14 +168,15 @@ def show(source: str, target: Path) -> None:
         target.mkdir(mode=0o755)
     else:
         target.touch()
-    _check(_libc.mount(source.encode(), os.fsencode(target), None, _BIND, None), f"bind {source}")
+    check(_libc.mount(source.encode(), os.fsencode(target), None, _BIND, None), f"bind {source}")
 
 
 def become(uid: int, gid: int, groups: list[int]) -> None:
+    """Become a user for good, without any capability."""
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
-    _check(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    check(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 
 @contextmanager
@@ -226,7 +232,8 @@ def built(search_path: Iterable[str]) -> Iterator[str | None]:
         yield str(folder)
 
 
-def _check(result: int, operation: str) -> None:
+def check(result: int, operation: str) -> None:
+    """Raise OSError with the operation's name if a call of the C library failed."""
     if result:
         code = ctypes.get_errno()
         raise OSError(code, f"{operation}: {os.strerror(code)}")

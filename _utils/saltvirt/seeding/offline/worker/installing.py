@@ -1,6 +1,7 @@
 """Install a salt-minion in a guest that has none; guest programs run only in the appliance."""
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import guestfstree
@@ -61,7 +62,7 @@ def make_sure(tree: Any, system: dict[str, Any], install: dict[str, Any] | None)
     if install["kind"] == "boot":
         return
     if install["kind"] == "refused":
-        raise Refused(install["why"])
+        raise Refused(install["refusal"])
     _KINDS[install["kind"]](tree, system, install)
     if not identity.has_minion(tree):
         raise Refused(
@@ -79,11 +80,10 @@ def run(tree: Any, script: str, action: str) -> str:
         raise Refused(f"{action} failed: {reason}") from exc
 
 
-def packages(tree: Any, system: dict[str, Any], names: Iterable[str]) -> None:
+def packages(tree: Any, system: dict[str, Any], names: Sequence[str]) -> None:
     """Install packages by the guest's own package manager, which needs the network."""
     guestfstree.refuse_foreign(system)
-    quoted_names = " ".join("'" + name.replace("'", "'\\''") + "'" for name in names)
-    run(tree, _REPOSITORY.format(packages=quoted_names), f"installing {', '.join(names)}")
+    run(tree, _REPOSITORY.format(packages=shlex.join(names)), f"installing {', '.join(names)}")
 
 
 def _repository(tree: Any, system: dict[str, Any], _install: dict[str, Any]) -> None:
@@ -107,16 +107,15 @@ def _upload_files(tree: Any, files: Iterable[tuple[str, str]]) -> list[str]:
 def _package(tree: Any, system: dict[str, Any], install: dict[str, Any]) -> None:
     guestfstree.refuse_foreign(system)
     paths = _upload_files(tree, install["files"])
-    quoted_paths = " ".join("'" + path.replace("'", "'\\''") + "'" for path in paths)
     command = "DEBIAN_FRONTEND=noninteractive dpkg -i" if paths[0].endswith(".deb") else "rpm -i"
-    run(tree, f"{command} {quoted_paths}", "installing the package")
+    run(tree, f"{command} {shlex.join(paths)}", "installing the package")
     tree.rm_rf("/var/tmp/salt-virt")
 
 
 def _script(tree: Any, system: dict[str, Any], install: dict[str, Any]) -> None:
     guestfstree.refuse_foreign(system)
     (path,) = _upload_files(tree, install["files"])
-    run(tree, f"sh '{path}'", "the bootstrap script")
+    run(tree, f"sh {shlex.quote(path)}", "the bootstrap script")
     tree.rm_rf("/var/tmp/salt-virt")
 
 

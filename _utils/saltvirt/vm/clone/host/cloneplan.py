@@ -172,26 +172,26 @@ def decide(
         The folder of seeds.
     """
     clone, name = deployment.vm, deployment.vm.name
-    method = seedmethod.decide(facts.wish, facts.found, facts.unseen) if facts.wish else None
-    seed = seedfiles.path(images, name, "nocloud") if method and method.name == "nocloud" else None
+    seed = seedmethod.decide(facts.wish, facts.found, facts.unseen) if facts.wish else None
+    seed_path = seedfiles.path(images, name, seed.method if seed else None)
     ssh_user = readdomain.describe_notes(readdomain.domain(source.xml))["ssh_user"]
     clone = replace(
-        clone, seed_path=seed, ssh_user=(method.ssh_user if method else None) or ssh_user
+        clone, seed_path=seed_path, ssh_user=(seed.ssh_user if seed else None) or ssh_user
     )
     variables = _plan_variables(source, name)
     files = [copy for copy in copies.made if isinstance(copy, DiskFile)]
     return Plan(
         vm=clone,
         files=(*files, *([variables] if variables else [])),
-        seed=method,
-        seed_path=seed,
+        seed=seed,
+        seed_path=seed_path,
         starts=deployment.start,
         autostarts=deployment.autostart,
         installs=deployment.install,
         saltenv=deployment.saltenv,
         volumes=tuple(copy for copy in copies.made if isinstance(copy, DiskVolume)),
         definition=_definition(source, clone, copies, variables),
-        told=tuple(_clone_warnings(source, method)),
+        told=tuple(_clone_warnings(source, seed)),
     )
 
 
@@ -246,7 +246,7 @@ def _source_value(source_disk: SourceDisk, copy: DiskFile | DiskVolume) -> str:
     return copy.path or ""
 
 
-def _clone_warnings(source: Source, method: seedmethod.SeedMethod | None) -> Iterator[str]:
+def _clone_warnings(source: Source, seed: seedmethod.SeedDecision | None) -> Iterator[str]:
     root = readdomain.domain(source.xml)
     yield from (f"as of {source.name!r}: {part}" for part in copied.describe_shared(root))
     yield from (
@@ -254,5 +254,5 @@ def _clone_warnings(source: Source, method: seedmethod.SeedMethod | None) -> Ite
     )
     if source.has_snapshots:
         yield f"the snapshots of {source.name!r} are not copied, only what its disks have now"
-    if method is None and source.disks:
+    if seed is None and source.disks:
         yield _SAME_IDENTITY.format(source.name)

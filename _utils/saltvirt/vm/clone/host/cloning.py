@@ -13,6 +13,7 @@ from saltvirt.core.model import Deployment
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import effects, moveprotocol
 from saltvirt.core.salt.context import Context
+from saltvirt.core.seedmethods import AUTO, GUESTFS, METHODS, NOCLOUD
 from saltvirt.libvirt import connect, reservations
 from saltvirt.seeding import identity, submission
 from saltvirt.seeding.seedmodel import Identity
@@ -87,12 +88,13 @@ def _refuse_bad_call(
     if original == name:
         raise BadArgument("name", f"the clone of {name!r} needs a name of its own")
     deployment_options = clonespec.deployment_options(options)
-    method = deployment_options["seed_method"] or context.settings.seed.get("method")
-    if deployment_options["seed"] and method == "credentials":
+    method_name = deployment_options["seed_method"] or context.settings.seed.get("method")
+    method = METHODS.get(method_name or AUTO)
+    if deployment_options["seed"] and method and not method.replaces_identity:
         raise BadArgument(
             "seed_method",
-            f"credentials take nothing away of what the disk has of {original!r}; give nocloud or "
-            "guestfs, or seed=False",
+            f"{method.name} take nothing away of what the disk has of {original!r}; give "
+            f"{NOCLOUD.name} or {GUESTFS.name}, or seed=False",
         )
     submission.refuse_reserved(context, name)
 

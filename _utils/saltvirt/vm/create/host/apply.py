@@ -12,11 +12,12 @@ from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.salt.context import Context
+from saltvirt.core.seedmethods import DISK, SEED
 from saltvirt.libvirt import departedvms, hostfacts, reservations
 from saltvirt.libvirt.domains import firmware, lifecycle
 from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.seeding import credentials, install, nocloud, submission, write
-from saltvirt.seeding.seedmethod import SeedMethod
+from saltvirt.seeding.seedmethod import SeedDecision
 from saltvirt.seeding.seedmodel import Identity, Installation
 from saltvirt.storage import diskpaths, exclusivecreate, ownermark, policies, vmvolumes
 from saltvirt.storage.images import clone, removal, tool
@@ -31,8 +32,6 @@ from saltvirt.xml.edit import readdomain
 log = logging.getLogger(__name__)
 
 _Step = Callable[..., None]
-# Methods that write the identity into the disk, through the worker.
-_DISK_METHODS = ("guestfs", "nbd")
 
 
 def _keep_error(step: _Step) -> _Step:
@@ -258,35 +257,52 @@ def grow(existing_files: Iterable[ExistingFile]) -> None:
 def _seed(
     context: Context,
     plan: Plan,
-    seed: SeedMethod,
+    seed: SeedDecision,
     guest_identity: Identity,
     minion: Installation | None,
 ) -> None:
-    name, disk = seed.name, plan.seeded_disk
-    use_kvm, is_boot_install = plan.vm.domain_type == "kvm", bool(minion and minion.kind == "boot")
-    if name == "nocloud" and minion and not is_boot_install:
+    method, disk = seed.method, plan.seeded_disk
+    if method and method.is_for_cloud_init and minion and minion.kind != "boot":
         context.progress("Installing", detail="a minion, as the image has none")
         write.install_minion(
-            context, disk.path, disk.format, minion, content=seed.found, use_kvm=use_kvm
+            context,
+            disk.path,
+            disk.format,
+            minion,
+            content=seed.content,
+            use_kvm=plan.vm.domain_type == "kvm",
         )
-    context.progress("Seeding", detail=f"by {name}{f': {seed.why}' if seed.why else ''}")
-    if name == "nocloud":
-        nocloud.build(
-            plan.seed_path or "", guest_identity, plan.vm.uuid or "", install=is_boot_install
+    context.progress("Seeding", detail=f"by {seed.name}{f': {seed.reason}' if seed.reason else ''}")
+    _write_identity(context, plan, seed, guest_identity, minion)
+
+
+def _write_identity(
+    context: Context,
+    plan: Plan,
+    seed: SeedDecision,
+    guest_identity: Identity,
+    minion: Installation | None,
+) -> None:
+    """Write the identity where the seed method has it; a credential is written at the start."""
+    method, disk = seed.method, plan.seeded_disk
+    if method is None:
+        write.run_command(
+            context, seed.name, guest_identity, disk.path or "", install=plan.installs
         )
-    elif name in _DISK_METHODS:
+    elif method.writes_to == SEED:
+        installs = minion is not None and minion.kind == "boot"
+        nocloud.build(plan.seed_path or "", guest_identity, plan.vm.uuid or "", install=installs)
+    elif method.writes_to == DISK:
         write.seed_disk(
             context,
             disk.path,
             disk.format,
             guest_identity,
-            via=name,
+            via=method.name,
             install=minion,
-            content=seed.found,
-            use_kvm=use_kvm,
+            content=seed.content,
+            use_kvm=plan.vm.domain_type == "kvm",
         )
-    elif name != "credentials":
-        write.run_command(context, name, guest_identity, disk.path or "", install=plan.installs)
 
 
 def _mark_and_settle(plan: Plan, paths: list[str]) -> None:

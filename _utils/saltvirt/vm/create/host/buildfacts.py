@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import nics
+from saltvirt.core import nics, seedmethods
 from saltvirt.core.errors import NotThereYet, SeedError, StorageError
 from saltvirt.core.model import Deployment, Disk, Nic, Vm
 from saltvirt.core.options.config import HostSettings
@@ -17,7 +17,7 @@ from saltvirt.seeding import cloudconfig, identity, inspection, install, provide
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity, Inspection
 from saltvirt.storage import chains, diskpaths, seedfiles
-from saltvirt.storage.images import cache, fetch, rights, validation
+from saltvirt.storage.images import cache, fetch, validation
 from saltvirt.vm.create.host import existing, poolvolumes
 from saltvirt.vm.show.host import inspect
 
@@ -313,7 +313,7 @@ def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dic
             out[key] = None
         elif "://" in str(boot.get(key, "")):
             boot_file = fetch.obtain(context, boot[key], deployment.saltenv, validation.accept_any)
-            rights.let_qemu_read(boot_file.path)
+            cache.let_qemu_read(boot_file.path)
             out[key] = boot_file.path
         elif boot.get(key):
             out[key] = boot[key]
@@ -394,14 +394,15 @@ def _build_wish(
         return seedmethod.SeedRequest(
             image=image, function=deployment.seed_cmd, asks_for_ssh_keys=has_ssh_keys
         )
-    method_name = deployment.seed_method or settings.seed.get("method", "auto")
-    if method_name == "nbd":
+    method_name = deployment.seed_method or settings.seed.get("method", seedmethods.AUTO)
+    method = seedmethods.METHODS.get(method_name)
+    if method and method.needs_host_mount:
         seedmethod.refuse_host_mount(settings)
-    needs_appliance = method_name in ("auto", "guestfs", "credentials")
+    needs_appliance = seedmethods.reads_image(method_name)
     cloud = guest_identity.cloud_init
     return seedmethod.SeedRequest(
         image=image,
-        asked=method_name,
+        method_name=method_name,
         install_from=install.source(settings, deployment.install_from),
         installs=deployment.install,
         starts=deployment.start,
@@ -411,7 +412,9 @@ def _build_wish(
         asks_for_ssh_keys=bool(deployment.ssh_keys),
         has_own_users=any(cloudconfig.names_users(data) for data in cloud.all_data),
         has_own_packages=any(cloudconfig.names_packages(data) for data in cloud.all_data),
-        why_blind=appliance.why_missing(inspection.python(settings)) if needs_appliance else None,
+        inspection_obstacle=appliance.why_missing(inspection.python(settings))
+        if needs_appliance
+        else None,
     )
 
 
@@ -423,10 +426,10 @@ def _inspect_image(
     is_dry: bool,
 ) -> tuple[Inspection | None, SeedError | None]:
     """Return ``(content of the seeded image, inspection error)``."""
-    base = images.get(wish.image) if wish and wish.is_image_known else None
+    base = images.get(wish.image) if wish and wish.reads_image else None
     if base is None or wish is None:
         return None, None
-    if is_dry or wish.why_blind:
+    if is_dry or wish.inspection_obstacle:
         return inspection.read_kept_content(context.settings, base), None
     try:
         return inspection.look(context, base, use_kvm=vm.domain_type == "kvm"), None

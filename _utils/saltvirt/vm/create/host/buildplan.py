@@ -7,6 +7,7 @@ from typing import Any
 from saltvirt.core.arguments import hide_credentials
 from saltvirt.core.errors import BadArgument, NameTaken, ReservationRefused, StorageError
 from saltvirt.core.model import Deployment, Disk, Requirements, Vm
+from saltvirt.core.seedmethods import CREDENTIAL, SEED
 from saltvirt.placement import choose, fit
 from saltvirt.placement.answers import HostInfo
 from saltvirt.seeding import seedmethod
@@ -49,7 +50,7 @@ class Plan:
     vm: Vm
     files: tuple[DiskFile, ...]
     devices: tuple[Mapping[str, Any], ...] = ()
-    seed: seedmethod.SeedMethod | None = None
+    seed: seedmethod.SeedDecision | None = None
     seed_path: str | None = None
     credentials_path: str | None = None
     starts: bool = True
@@ -268,7 +269,7 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         deployment.vm,
         disks=tuple(disk for disk, _file in pairs),
         boot=boot or None,
-        seed_path=paths.get("nocloud") or content.seed,
+        seed_path=paths.get(SEED) or content.seed,
         ssh_user=seed.ssh_user if seed else None,
     )
     plan = Plan(
@@ -276,8 +277,8 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         files=plandisks.select_new_files(pairs),
         devices=tuple(host.devices[name] for name in vm.host_devices),
         seed=seed,
-        seed_path=paths.get("nocloud"),
-        credentials_path=paths.get("credentials"),
+        seed_path=paths.get(SEED),
+        credentials_path=paths.get(CREDENTIAL),
         starts=deployment.start,
         autostarts=deployment.autostart,
         installs=deployment.install,
@@ -299,13 +300,11 @@ def _boot_warnings(vm: Vm, content: Content, *, is_seeded: bool) -> tuple[str, .
     return tuple(bootable.warnings(vm, content.images, is_seeded=is_seeded))
 
 
-def _seed_paths(images: str, name: str, seed: seedmethod.SeedMethod | None) -> dict[str, str]:
-    """Return ``{method: path}`` of the seed's file, empty if the VM gets none."""
-    return {
-        method: seedfiles.path(images, name, method)
-        for method in ("nocloud", "credentials")
-        if seed and seed.name == method
-    }
+def _seed_paths(images: str, name: str, seed: seedmethod.SeedDecision | None) -> dict[str, str]:
+    """Return ``{what it is written to: path}`` of the seed's file, empty if the VM gets none."""
+    method = seed.method if seed else None
+    path = seedfiles.path(images, name, method)
+    return {method.writes_to: path} if method and path else {}
 
 
 def _find_unfetched(vm: Vm, content: Content) -> tuple[str, ...]:

@@ -16,10 +16,11 @@ from saltvirt.core.errors import ImageError, StorageError
 from saltvirt.core.model import Disk, Requirements, Vm
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
+from saltvirt.core.seedmethods import NOCLOUD
 from saltvirt.core.units import MIB
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.placement import resources
-from saltvirt.storage import chains, diskpaths, ownermark, policies, seedfiles, usage
+from saltvirt.storage import chains, diskpaths, ownermark, policies, seedfiles, sharing, usage
 from saltvirt.storage.diskpaths import Place
 from saltvirt.storage.images import validation
 from saltvirt.storage.images.validation import ValidatedImage
@@ -64,17 +65,16 @@ def find_existing_files(
 
 def find_seed(context: Context, conn: Any, name: str) -> str | None:
     """Return the path of the seed that a former VM of this name had, None if there is none."""
-    path = next(filter(os.path.lexists, seedfiles.kept_paths(context.settings.images, name)), None)
-    if path is None:
+    path = seedfiles.path(context.settings.images, name, NOCLOUD)
+    if path is None or not os.path.lexists(path):
         return None
     if not Path(path).is_file() or Path(path).is_symlink():
         raise StorageError(f"seed {path} is there already, and is not a file; remove it")
     refuse_used(conn, context.settings, name, [path])
-    if path.endswith(".qcow2"):
-        try:
-            _validate_file(context.settings, _CandidateFile(path, "qcow2"))
-        except ImageError as exc:
-            raise StorageError(f"seed {path} is there already ({exc}); remove it") from exc
+    try:
+        _validate_file(context.settings, _CandidateFile(path, "qcow2"))
+    except ImageError as exc:
+        raise StorageError(f"seed {path} is there already ({exc}); remove it") from exc
     return path
 
 
@@ -147,51 +147,38 @@ def _validate_candidate(
             "disk; say its format, or give it as source_file"
         )
     settings, (candidate,) = context.settings, candidates
-    if diskpaths.is_declared(settings, candidate.path) and not context.is_ordered:
-        raise StorageError(
-            f"disk {disk.name!r}: {candidate.path} is there already, on storage that all hosts "
-            "share, "
-            "and this host cannot see whether a VM of another one has it; salt-run virt.init asks "
-            "them all, or give it as source_file"
-        )
-    if diskpaths.is_declared(settings, candidate.path) and context.unasked:
-        reason = diskpaths.unasked_hosts_message(context.unasked)
-        raise StorageError(f"disk {disk.name!r}: {candidate.path} is there already, {reason}")
-    _refuse_other_owner(context, vm, disk, candidate.path)
+    subject = f"disk {disk.name!r}: {candidate.path} is there already"
+    _refuse_other_owner(settings, vm, candidate.path, subject)
+    sharing.refuse_unseen_users(context, candidate.path, vm, f"{vm}_{disk.name}", subject)
     if diskpaths.is_open(candidate.path):
         raise StorageError(
-            f"disk {disk.name!r}: {candidate.path} is there already, and another program has it "
-            "open, a "
-            "VM mostly; stop that, or choose another name"
+            f"{subject}, and another program has it open, a VM mostly; stop that, or choose "
+            "another name"
         )
     try:
         return _validate_file(settings, candidate)
     except ImageError as exc:
         raise StorageError(
-            f"disk {disk.name!r}: {candidate.path} is there already, and cannot be taken as the "
-            "disk "
-            f"({exc}); say its format if it has another, mend it, or move it away"
+            f"{subject}, and cannot be taken as the disk ({exc}); say its "
+            "format if it has another, mend it, or move it away"
         ) from exc
 
 
-def _refuse_other_owner(context: Context, vm: str, disk: Disk, path: str) -> None:
-    """Raise StorageError if a file may be another VM's, by its owner mark or its name."""
-    owner, prefix = ownermark.read_owner(path), f"disk {disk.name!r}: {path} is there already, and"
-    if owner is not None and owner.vm == vm:
-        if owner.is_of_this_host and not diskpaths.is_declared(context.settings, path):
-            return
+def _refuse_other_owner(settings: HostSettings, vm: str, path: str, subject: str) -> None:
+    """Raise StorageError if a file may be another VM's, by its owner mark."""
+    owner = ownermark.read_owner(path)
+    if owner is None:
+        return
+    if owner.vm != vm:
         raise StorageError(
-            f"{prefix} it was made for VM {owner.vm!r} (UUID {owner.uuid}), which another host may "
-            "have under another name; if none has that UUID, give it as source_file"
+            f"{subject}, and was made for VM {owner.vm!r}; choose another name for the disk, or "
+            "for the VM, or give it as source_file"
         )
-    if owner is not None:
+    if not owner.is_of_this_host or sharing.is_shared(settings, path):
         raise StorageError(
-            f"{prefix} was made for VM {owner.vm!r}; choose another name for the disk, or for the "
-            "VM, or give it as source_file"
+            f"{subject}, and it was made for VM {owner.vm!r} (UUID {owner.uuid}), which another "
+            "host may have under another name; if none has that UUID, give it as source_file"
         )
-    other_vms = context.namesakes(vm, f"{vm}_{disk.name}")
-    if other_vms and diskpaths.is_declared(context.settings, path):
-        raise StorageError(f"{prefix} {diskpaths.namesakes_message(other_vms)}")
 
 
 def _validate_file(settings: HostSettings, candidate: _CandidateFile) -> ValidatedImage:
@@ -226,7 +213,7 @@ def adopt(conn: Any, name: str) -> None:
 def refuse_used(conn: Any, settings: HostSettings, name: str, paths: Iterable[str]) -> None:
     """Raise StorageError if anything but a VM's own record uses a file that the VM is to get."""
     paths = list(paths)
-    index = usage.index(conn, settings, readable=[name], beside_files=_add_real_paths(paths))
+    index = usage.index(conn, settings, doubt_exempt=[name], beside_files=_add_real_paths(paths))
     for path in paths:
         verdict = index.verdict(policies.TAKE, path)
         # The VM's own build record names the files, too.

@@ -119,7 +119,7 @@ def purge(
     trash.sweep(settings)
     diskvolumes.refresh(conn, paths)
     if dirs:
-        _remove_empty(conn, settings, [p for p in paths if not diskpaths.is_declared(settings, p)])
+        _remove_empty(conn, settings, [p for p in paths if not sharing.is_shared(settings, p)])
 
 
 def _check_uuid(conn: Any, name: str, uuid: str | None) -> str:
@@ -176,7 +176,7 @@ def _remove(
             unfinished.remove(settings, index, policies.DELETE, paths, drop)
             volumes = locked_record.now.read(PurgeFacts).volumes or []
             if not drop.stays(volumes):
-                vmvolumes.remove(conn, settings, volumes, elsewhere=elsewhere)
+                vmvolumes.remove(conn, settings, volumes, other_hosts=elsewhere)
     except StorageError as exc:
         raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
 
@@ -346,7 +346,7 @@ def find_shared_files(
 def find_own_files(conn: Any, settings: HostSettings, name: str, removables: bool) -> list[str]:
     """Return the files that belong to a VM alone, according to its current XML."""
     files = _find_candidates(conn, settings, name, removables)
-    index = usage.index(conn, settings, but=[name], going=files)
+    index = usage.index(conn, settings, excluded_vms=[name], removed_files=files)
     return [path for path in files if not index.verdict(policies.DELETE, path).used_by]
 
 
@@ -367,7 +367,9 @@ def _find_unused(
     conn: Any, settings: HostSettings, name: str, paths: list[str], elsewhere: OtherHostsUsage
 ) -> list[str]:
     """Return the files that a purge removes; raise AskAll if other hosts may need any of them."""
-    index = usage.index(conn, settings, but=[name], going=paths, other_hosts=elsewhere)
+    index = usage.index(
+        conn, settings, excluded_vms=[name], removed_files=paths, other_hosts=elsewhere
+    )
     verdicts = list(index.verdicts(policies.DELETE, paths).values())
     sharing.refuse_unasked(
         [verdict for verdict in verdicts if not seedfiles.is_seed(verdict.path)],
@@ -402,7 +404,7 @@ def _find_candidates(
             log.warning("%s stays: it is a device, though VM %s has it as a file", path, name)
             continue
         # VMs of all hosts may read a shared file that this VM only reads.
-        if (is_removable or disk["is_readonly"]) and diskpaths.is_declared(settings, path):
+        if (is_removable or disk["is_readonly"]) and sharing.is_shared(settings, path):
             continue
         out += [path, *_find_own_below(disk, readdomain.uuid(root))]
     return list(dict.fromkeys(out))

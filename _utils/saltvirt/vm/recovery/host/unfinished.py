@@ -33,7 +33,7 @@ from saltvirt.storage import (
     usage,
     vmvolumes,
 )
-from saltvirt.storage.images import hardlinks, removal
+from saltvirt.storage.images import removal
 from saltvirt.storage.policies import Policy
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.usage import Index
@@ -61,7 +61,6 @@ def settle(conn: Any, settings: HostSettings) -> None:
                 _settle_all_of(conn, settings, name)
     sweep_locks(settings)
     removal.sweep(settings)
-    hardlinks.separate(settings)
     trash.sweep(settings)
 
 
@@ -259,9 +258,14 @@ def index_without(
 
     If a VM of that name is defined, it is another VM, and its references count.
     """
-    but = [] if lifecycle.is_defined(conn, name) else [name]
+    excluded_vms = [] if lifecycle.is_defined(conn, name) else [name]
     return usage.index(
-        conn, settings, but=but, skip_records_of=[name], going=paths, other_hosts=elsewhere
+        conn,
+        settings,
+        excluded_vms=excluded_vms,
+        record_exempt=[name],
+        removed_files=paths,
+        other_hosts=elsewhere,
     )
 
 

@@ -178,7 +178,7 @@ class _Update:
     def _unmake(self, path: str) -> None:
         """Remove a file that this process has just made, unless a definition names it."""
         settings = self._context.settings
-        index = usage.index(self._conn, settings, going=[path])
+        index = usage.index(self._conn, settings, removed_files=[path])
         unfinished.remove(settings, index, policies.UNDO, [path])
 
     def _make_volume(self, steps: undo.Steps, volume: DiskVolume) -> None:
