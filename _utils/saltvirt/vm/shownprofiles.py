@@ -60,4 +60,4 @@ def _describe_disk(entry: profiles.Entry, disk: Disk) -> profiles.Entry:
     size = {} if disk.size_mib is None else {"size": disk.size_mib}
     # A user who may look at profiles must not see the secrets of their URLs.
     urls = {key: arguments.without_secrets(entry[key]) for key in _URLS if key in entry}
-    return {**entry, **urls, "name": disk.name, **size, "device": disk.device, "model": disk.model}
+    return {**entry, **urls, "name": disk.name, **size, "device": disk.device, "model": disk.bus}

@@ -11,11 +11,11 @@ from saltvirt.core import model
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.units import MIB, human
 from saltvirt.xml.domain import disk, remote
+from saltvirt.xml.domain.diskbus import find_bus
 from saltvirt.xml.edit import devicematch
 
 # Suffixes of a disk's file or volume, after the VM's and the disk's names.
 _ENDING = re.compile(r"(\.(qcow2|raw|img|qed|vmdk|vdi|vpc|vhdx|iso))?")
-_PREFIX = re.compile(r"[a-z]+?(?=[a-z]$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,7 @@ def _is_drive_of(
     _vm: str, vm_disk: disk.Disk, requested: model.Disk, has_bus: bool, _pools: Mapping[str, Any]
 ) -> bool:
     is_drive = _is_drive(requested) and vm_disk.device == requested.device
-    return is_drive and (not has_bus or vm_disk.target.get("bus") == requested.model)
+    return is_drive and (not has_bus or vm_disk.target.get("bus") == requested.bus)
 
 
 def assign_targets(
@@ -204,29 +204,14 @@ def assign_targets(
         if vm_disk is not None and (_keeps_target(pair) or pair.wanted.name not in with_bus):
             out.append(vm_disk.target.get("dev", ""))
             continue
-        out.append(_find_free_target(pair.wanted, used_targets))
+        out.append(find_bus(pair.wanted.bus).free_target(used_targets))
         used_targets.add(out[-1])
     return out
 
 
 def _keeps_target(pair: Pair) -> bool:
-    vm_disk = pair.now
-    if vm_disk is None:
-        return False
-    prefix = _PREFIX.match(vm_disk.target.get("dev", ""))
-    return prefix is not None and prefix[0] == _prefix_of(pair.wanted)
-
-
-def _prefix_of(requested: model.Disk) -> str:
-    match = _PREFIX.match(requested.target)
-    return match[0] if match else "vd"
-
-
-def _find_free_target(requested: model.Disk, used_targets: set[str]) -> str:
-    for letter in "abcdefghijklmnopqrstuvwxyz":
-        if (name := _prefix_of(requested) + letter) not in used_targets:
-            return name
-    raise BadArgument("disks", f"more than 26 disks on the bus {requested.model!r}")
+    target = pair.now.target.get("dev", "") if pair.now else ""
+    return find_bus(pair.wanted.bus).has_target(target)
 
 
 def build_element(pair: Pair, resolved_disk: model.Disk, target: str, has_bus: bool) -> ET.Element:
@@ -241,8 +226,8 @@ def build_element(pair: Pair, resolved_disk: model.Disk, target: str, has_bus: b
     vm_disk, requested = disk.read(pair.element), pair.wanted
     if _is_drive(requested) and not _is_medium(vm_disk, requested):
         vm_disk = devicematch.with_medium(vm_disk, disk.from_call(resolved_disk))
-    if has_bus and vm_disk.target.get("bus") != requested.model:
-        vm_disk = replace(vm_disk, target={**vm_disk.target, "dev": target, "bus": requested.model})
+    if has_bus and vm_disk.target.get("bus") != requested.bus:
+        vm_disk = replace(vm_disk, target={**vm_disk.target, "dev": target, "bus": requested.bus})
     io_options = {"io": requested.io, "iothread": requested.iothread_id}
     driver = {key: str(value) for key, value in io_options.items() if value is not None}
     if requested.io == "native":

@@ -7,12 +7,10 @@ from typing import Any
 
 from saltvirt.vm.update.host.plan import Plan
 from saltvirt.vm.update.host.request import Request
-from saltvirt.xml.domain import controller, disk, hostdev, memory, nic, vcpu
+from saltvirt.xml.domain import controller, disk, diskbus, hostdev, memory, nic, vcpu
 from saltvirt.xml.edit import amend, devicematch
 
 ATTACH, DETACH, UPDATE = "attached", "detached", "updated"
-# The buses on which a disk comes and goes while the VM runs.
-_HOTPLUG_BUSES = ("virtio", "scsi", "usb")
 # The keys of a call's `cpu` that give a count.
 _COUNTS = {"current", "maximum", "vcpus"}
 
@@ -219,7 +217,8 @@ def _replug(
 
 
 def _is_plugged(vm_disk: disk.Disk) -> bool:
-    return vm_disk.device not in devicematch.DRIVES and vm_disk.target.get("bus") in _HOTPLUG_BUSES
+    bus = diskbus.BUSES.get(vm_disk.target.get("bus", ""))
+    return vm_disk.device not in devicematch.DRIVES and bus is not None and bus.is_hotpluggable
 
 
 def _has_same_driver(running_disk: disk.Disk, new_disk: disk.Disk) -> bool:
