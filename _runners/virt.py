@@ -22,6 +22,7 @@ deploy = Later("saltvirt.vm.create.master.deploy")
 hosts = Later("saltvirt.cluster.rpc.hostcommands")
 inventory = Later("saltvirt.cluster.inventory.inventory")
 removing = Later("saltvirt.vm.purge.master.purge")
+vmrequest = Later("saltvirt.vm.create.master.vmrequest")
 
 __virtualname__ = "virt"
 
@@ -142,14 +143,21 @@ def init(
     options |= {"enable_vnc": enable_vnc, "seed_cmd": seed_cmd, "enable_qcow": enable_qcow}
     if _SERIALS.get(serial_type):
         options["serials"] = _SERIALS[serial_type]
-    fields = {"name": name, "cpu": cpu, "mem": mem, "given": options, "host": host, "where": where}
-    fields["placed"] = dict(placement=placement, spread_over=spread_over, headroom=headroom)
-    if wait_s is not None:
-        fields["wait_s"] = arguments.whole_number("wait_s", wait_s, least=0, most=86400)
-    request = deploy.Request(**fields, force=arguments.boolean("force", force))
-    is_dry, waits = arguments.boolean("dry_run", dry_run), arguments.boolean("wait", wait)
+    is_dry = arguments.boolean("dry_run", dry_run)
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
-    return (deploy.dry_run if is_dry else deploy.deploy)(cloud, request, wait=waits)
+    terms = vmrequest.parse_terms(
+        cloud.settings,
+        host=host,
+        where=where,
+        placement=placement,
+        spread_over=spread_over,
+        headroom=headroom,
+        force=force,
+        wait=wait,
+        wait_s=wait_s,
+    )
+    request = vmrequest.parse(name, cpu, mem, options, terms)
+    return (deploy.dry_run if is_dry else deploy.deploy)(cloud, request)
 
 
 @runner_function

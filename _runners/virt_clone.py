@@ -10,6 +10,8 @@ from saltvirt.core.salt.lazyimport import Later
 from saltvirt.entry.runners import runner_function
 
 cloning = Later("saltvirt.vm.clone.master.cloning")
+deploy = Later("saltvirt.vm.create.master.deploy")
+vmrequest = Later("saltvirt.vm.create.master.vmrequest")
 
 __virtualname__ = "virt"
 
@@ -57,8 +59,6 @@ def clone(source, name, dry_run=False, wait=True, wait_s=None, quiet=False, forc
     """
     is_dry = arguments.boolean("dry_run", dry_run)
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
-    options = {"given": kwargs, "force": arguments.boolean("force", force)}
-    if wait_s is not None:
-        options["wait_s"] = arguments.whole_number("wait_s", wait_s, least=0, most=86400)
-    request, wait = cloning.request(cloud, source, name, options), arguments.boolean("wait", wait)
-    return (cloning.dry_run if is_dry else cloning.clone)(cloud, request, wait=wait)
+    terms = vmrequest.parse_terms(cloud.settings, force=force, wait=wait, wait_s=wait_s)
+    request = cloning.parse(cloud, source, name, kwargs, terms)
+    return (cloning.dry_run if is_dry else deploy.deploy)(cloud, request)

@@ -181,18 +181,28 @@ _IO = ("native", "threads", "io_uring")
 _DEVICES = ("disk", "cdrom", "floppy", "lun")
 
 
-def check_disk_entries(extra: Any) -> list[Entry]:
-    """Return a call's ``disks`` for a master; refuse entries that no profile can complete."""
-    disk_entries = entries(extra or [], "disks")
-    for entry in disk_entries:
-        label = f"disk {entry['name']!r}"
-        _check_entry(label, entry)
-        _flag(label, entry, "overlay_image")
-        _io(label, entry)
-        _iothread(label, entry)
-        _size_mib(label, entry)
-        _bus(entry)
-    return disk_entries
+def called_disks(extra: Any) -> tuple[Disk, ...]:
+    """
+    Return the disks of a call as far as a master knows them: name, size, pool and bus.
+
+    Raises BadArgument for entries that no profile can complete.
+    """
+    return tuple(map(_called_disk, entries(extra or [], "disks")))
+
+
+def _called_disk(entry: Entry) -> Disk:
+    label = f"disk {entry['name']!r}"
+    _check_entry(label, entry)
+    _flag(label, entry, "overlay_image")
+    _io(label, entry)
+    _iothread(label, entry)
+    return Disk(
+        name=str(entry["name"]),
+        target="",
+        size_mib=_size_mib(label, entry),
+        pool=_pool(entry),
+        bus=_bus(entry).name,
+    )
 
 
 def _check_entry(label: str, entry: Entry) -> None:

@@ -17,6 +17,7 @@ from saltvirt.libvirt import connect, reservations
 from saltvirt.seeding import identity, submission
 from saltvirt.seeding.seedmodel import Identity
 from saltvirt.vm.clone import clonespec
+from saltvirt.vm.clone.clonespec import CloneOptions
 from saltvirt.vm.clone.host import cloneplan, clonesource
 from saltvirt.vm.create.host import apply, buildfacts, buildplan
 from saltvirt.vm.power.host import startlock
@@ -33,11 +34,11 @@ def create(
     options
         The other arguments of ``virt.clone``.
     """
-    settings = context.settings
-    _refuse_bad_call(context, original, name, options)
+    settings, clone_options = context.settings, clonespec.parse(options)
+    _refuse_bad_call(context, original, name, clone_options)
     with undo.on_signals(), connect.open_connection(settings, readonly=False) as conn:
         unfinished.settle(conn, settings)
-        clone = _Clone(context, conn, original, name, options)
+        clone = _Clone(context, conn, original, name, clone_options)
         domain_commitments = inspect.read_timed_commitments(conn, settings)
 
         def check() -> None:
@@ -70,10 +71,10 @@ def create(
 
 def show(context: Context, original: str, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what :func:`create` would do, or raise as it would; change nothing."""
-    settings = context.settings
-    _refuse_bad_call(context, original, name, options)
+    settings, clone_options = context.settings, clonespec.parse(options)
+    _refuse_bad_call(context, original, name, clone_options)
     with connect.open_connection(settings, readonly=False) as conn:
-        clone = _Clone(context, conn, original, name, options)
+        clone = _Clone(context, conn, original, name, clone_options)
         reservations.refuse_moving(settings, name)
         clone.refuse(inspect.host_info(conn, settings))
         plan = clone.plan(is_dry=True)
@@ -81,12 +82,12 @@ def show(context: Context, original: str, name: str, options: Mapping[str, Any])
 
 
 def _refuse_bad_call(
-    context: Context, original: str, name: str, options: Mapping[str, Any]
+    context: Context, original: str, name: str, clone_options: CloneOptions
 ) -> None:
     arguments.vm_name(name)
     if original == name:
         raise BadArgument("name", f"the clone of {name!r} needs a name of its own")
-    deployment_options = clonespec.deployment_options(options)
+    deployment_options = clone_options.deployment
     method = deployment_options["seed_method"] or context.settings.seed.get("method")
     if deployment_options["seed"] and method == "credentials":
         raise BadArgument(
@@ -101,10 +102,10 @@ class _Clone:
     """A clone to be made, and its source as last read."""
 
     def __init__(
-        self, context: Context, conn: Any, original: str, name: str, options: Mapping[str, Any]
+        self, context: Context, conn: Any, original: str, name: str, options: CloneOptions
     ) -> None:
         self._context, self._conn = context, conn
-        self._original, self._name, self._given = original, name, options
+        self._original, self._name, self._options = original, name, options
         self.uuid = context.uuid or str(uuid.uuid4())
         self.look()
         self.who = self._identity()
@@ -123,9 +124,9 @@ class _Clone:
             pool_name: clonesource.read_pool(conn, pool_name) for pool_name in pool_names
         }
         vm, self._copies = cloneplan.plan_vm(
-            self.source, self._name, self.uuid, pools_by_name, clonespec.groups(self._given)
+            self.source, self._name, self.uuid, pools_by_name, self._options.groups
         )
-        self.deployment = Deployment(vm=vm, **clonespec.deployment_options(self._given))
+        self.deployment = Deployment(vm=vm, **self._options.deployment)
         self.required = cloneplan.compute_requirements(self.source, vm)
 
     def _identity(self) -> Identity | None:

@@ -20,14 +20,14 @@ from saltvirt.cluster.rpc.hostcommands import (
 )
 from saltvirt.core import terminal, undo
 from saltvirt.core.crypto import keypair
-from saltvirt.core.errors import BadArgument, NoHostFits, VirtError
+from saltvirt.core.errors import NoHostFits, VirtError
 from saltvirt.core.journal.recordfacts import OrderFacts
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.model import Evaluation, Requirements
 from saltvirt.placement import choose
 from saltvirt.placement import remedies as cures
 from saltvirt.placement.answers import HostInfo
-from saltvirt.vm import profiles, spec
+from saltvirt.vm.create.master.vmrequest import VmRequest
 
 # The kind of error after which the host may have leftovers.
 _UNDO_FAILED_KIND = "NotTakenBack"
@@ -36,70 +36,6 @@ _REFUSED_KINDS = ("ReservationRefused", "ClaimRefused")
 # Seconds before each question whether a host has ended its job: a busy host takes a while to
 # remove what it fetched.
 _UNDOING_S = (0, 1, 2, 4, 8, 15, 30)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """
-    The request for a VM, with the hosts that it may go to.
-
-    name, cpu, mem, given
-        The arguments of ``virt.init``, and its keyword arguments.
-    host, where, placed
-        The only host to use; a compound target of the hosts to use; the options of placement.
-    force
-        Build even if a host that cannot be asked may have a VM of that name.
-    wait_s
-        How long to wait for the minion; see :func:`saltvirt.vm.create.master.minionwait.patience`.
-    """
-
-    name: str
-    cpu: int | dict[str, Any]
-    mem: int | dict[str, Any]
-    given: dict[str, Any]
-    host: str | None = None
-    where: str | None = None
-    placed: Mapping[str, Any] = field(default_factory=dict)
-    force: bool = False
-    wait_s: int | None = None
-
-    @property
-    def function(self) -> str:
-        """The host's function that builds the VM."""
-        return "virt.init"
-
-    @property
-    def values(self) -> list[Any]:
-        """The positional arguments of :attr:`function`."""
-        return [self.name, self.cpu, self.mem]
-
-    def is_seeded(self, info: HostInfo) -> bool:
-        """
-        Return whether a host makes a seed for the VM.
-
-        info
-            The host's answer to ``virt.host_info``: its disk profile may name an image.
-        """
-        options = self.given
-        profile = info.profiles.disk.get(options.get("disk", spec.OPTIONS["disk"]) or "")
-        has_image = any(profiles.images(options)) or (profile and profile.has_image)
-        return bool(options.get("seed", True) and has_image)
-
-    def required(self) -> Requirements:
-        """Return the VM's requirements; refuse arguments that the master cannot pass to a host."""
-        requirements = spec.requirements_from_master(self.name, self.cpu, self.mem, self.given)
-        self.refuse_keys()
-        return requirements
-
-    def refuse_keys(self) -> None:
-        """Raise BadArgument if the call passes its own keys."""
-        for keyword in ("pub_key", "priv_key"):
-            if self.given.get(keyword) is not None:
-                raise BadArgument(
-                    keyword,
-                    "the runner makes the keys itself; to use your own, call "
-                    f"salt HOST {self.function} {self.values[0]} ...",
-                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,16 +56,16 @@ class Tries:
     turn: Callable[[str], AbstractContextManager[object]] = nullcontext
 
 
-def tries(request: Request, requirements: Requirements, evaluations: list[Evaluation]) -> Tries:
+def tries(request: VmRequest, evaluations: list[Evaluation]) -> Tries:
     """Return the :class:`Tries` over the hosts that fit a VM; at least one must fit."""
     fitting_hosts = [evaluation.host for evaluation in evaluations if evaluation.fits]
     fit_count_text = f"{len(fitting_hosts)} of {terminal.count_text(len(evaluations), 'host')} fit"
 
     def none(reasons_by_host: Mapping[str, list[str]]) -> VirtError:
-        return no_host_fits_error(requirements, evaluations, reasons_by_host)
+        return no_host_fits_error(request.requirements, evaluations, reasons_by_host)
 
     # If the caller named a host, a count of hosts would mislead.
-    detail_template = "{} fits" if request.host else f"on {{}}, {fit_count_text}"
+    detail_template = "{} fits" if request.terms.host else f"on {{}}, {fit_count_text}"
     return Tries(hosts=[(host, detail_template.format(host)) for host in fitting_hosts], none=none)
 
 
@@ -154,7 +90,7 @@ class Build:
     """
 
     cloud: Cloud
-    request: Request
+    request: VmRequest
     order: LockedRecord
     tries: Tries
     warnings: list[str] = field(default_factory=list)
@@ -330,7 +266,7 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
 
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
     request = build.request
-    kwarg = {**request.given, "report": {**build.report, "uuid": build.uuid}}
+    kwarg = {**request.kwarg, "report": {**build.report, "uuid": build.uuid}}
     if pair:
         kwarg |= {
             "pub_key": pair[0],
@@ -340,7 +276,7 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
         build.cloud,
         host,
         request.function,
-        request.values,
+        list(request.arg),
         kwarg,
         watch=progress_watcher(build.cloud, "salt/virt/init", host, build.name),
         order_id=build.facts.order_id,

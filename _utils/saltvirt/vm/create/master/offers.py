@@ -28,14 +28,14 @@ class Offers:
     """
     The answers of hosts.
 
-    found
-        The survey, with what each host has, as far as it was asked.
-    passed
+    survey
+        What each host has, as far as it was asked.
+    names_only
         The hosts that were asked for names only.
     """
 
-    found: inventory.Survey
-    passed: frozenset[str] = field(default_factory=frozenset)
+    survey: inventory.Survey
+    names_only: frozenset[str] = field(default_factory=frozenset)
 
 
 def survey(
@@ -58,7 +58,7 @@ def survey(
         about others.
     """
     if policy.headroom:
-        return Offers(found=inventory.survey(cloud, all_hosts, WHOLE))
+        return Offers(survey=inventory.survey(cloud, all_hosts, WHOLE))
     question = brief.build_query(requests, policy)
     if all(brief.is_of_one_host(request, policy) for request in requests):
         question = _narrow(cloud, question, all_hosts, candidate_hosts, policy, sample)
@@ -66,7 +66,7 @@ def survey(
     question = replace(question, with_names=not names_by_host)
     facts_survey = inventory.survey(cloud, all_hosts, FACTS, kwarg={"about": _to_kwarg(question)})
     facts_survey = _add_names(cloud, facts_survey, question, names_by_host)
-    info_survey, passed = _read(facts_survey, names_by_host)
+    info_survey, names_only = _read(facts_survey, names_by_host)
     _refresh_last_seen(cloud, info_survey)
     hosts_with_vm = _find_hosts(info_survey.answers, {request.name for request in requests})
     old_hosts = {host for host, reason in info_survey.failed.items() if _OLD in reason}
@@ -75,7 +75,7 @@ def survey(
         info_survey = inventory.join_surveys(
             _drop_hosts(info_survey, hosts_to_ask), inventory.survey(cloud, hosts_to_ask, WHOLE)
         )
-    return Offers(found=info_survey, passed=frozenset(passed - hosts_to_ask))
+    return Offers(survey=info_survey, names_only=frozenset(names_only - hosts_to_ask))
 
 
 def _narrow(
@@ -139,15 +139,15 @@ def _read(
     facts_survey: inventory.Survey, names_by_host: Mapping[str, Collection[str]]
 ) -> tuple[inventory.Survey, set[str]]:
     """Return the survey with host infos, and the hosts that were asked for names only."""
-    out, passed = {}, set()
+    out, names_only = {}, set()
     for host, answer in facts_survey.answers.items():
         names = answer.names.listed
         out[host] = brief.to_host_info(
             answer, names_by_host.get(host, ()) if names is None else names
         )
         if answer.offer is None:
-            passed.add(host)
-    return replace(facts_survey, answers=out), passed
+            names_only.add(host)
+    return replace(facts_survey, answers=out), names_only
 
 
 def _refresh_last_seen(cloud: Cloud, info_survey: inventory.Survey) -> None:

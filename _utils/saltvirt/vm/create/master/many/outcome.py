@@ -7,8 +7,8 @@ from typing import Any
 from saltvirt.core import terminal
 from saltvirt.core.errors import VirtError
 from saltvirt.placement import remedies as cures
-from saltvirt.vm.create.master.hostbuild import Request
 from saltvirt.vm.create.master.many.lines import first_few
+from saltvirt.vm.create.master.vmrequest import Terms, VmRequest
 
 
 class NotAllBuilt(VirtError):
@@ -24,17 +24,19 @@ class Call:
         The VMs; all share where they may go, and how the best host is chosen.
     per_host, max_parallel
         How many VMs are built at a time, on one host and in all.
-    whole
-        All or nothing: if a VM fails, the VMs that this call has built are purged again.
-    wait
-        Whether to wait for the VMs' minions.
+    all_or_nothing
+        If a VM fails, the VMs that this call has built are purged again.
     """
 
-    requests: Sequence[Request]
+    requests: Sequence[VmRequest]
     per_host: int
     max_parallel: int
-    whole: bool = False
-    wait: bool = True
+    all_or_nothing: bool = False
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of all VMs."""
+        return self.requests[0].terms
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,7 +95,7 @@ def not_built_error(
 
 def describe_next_step(call: Call, out: Outcome) -> str:
     """Return what was done after some VMs failed, or what the operator can do."""
-    if not call.whole:
+    if not call.all_or_nothing:
         return "run it again: it builds those alone"
     if out.left:
         first = min(out.left)
