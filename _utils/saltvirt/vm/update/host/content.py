@@ -18,7 +18,7 @@ from saltvirt.placement.answers import DomainTypes
 from saltvirt.storage import diskpaths
 from saltvirt.storage.images import cache
 from saltvirt.vm.create.host import buildfacts, plandisks
-from saltvirt.vm.update.host import disks, live
+from saltvirt.vm.update.host import disks, listed, live
 from saltvirt.vm.update.host.request import Request
 from saltvirt.xml.domain import disk
 from saltvirt.xml.edit import amend, devicematch
@@ -109,9 +109,7 @@ def find(
     )
     disk_files = _decide_disks(context, conn, request, pairs, pools)
     seed_targets = {
-        disk.read(element).target.get("dev", "")
-        for element in disk_elements
-        if devicematch.is_seed(element)
+        listed.target_of(element) for element in disk_elements if devicematch.is_seed(element)
     }
     targets = disks.assign_targets(pairs, request.with_bus, seed_targets)
     rows = zip(pairs, disk_files, targets, strict=True)

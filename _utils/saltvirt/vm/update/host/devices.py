@@ -9,6 +9,7 @@ from typing import Any
 from saltvirt.core.model import Nic
 from saltvirt.core.nics import mac_for
 from saltvirt.core.options import defaults3006
+from saltvirt.vm.update.host import listed
 from saltvirt.xml.domain import chardev, graphics, hostdev, nic
 from saltvirt.xml.domain.chardev import Chardev
 from saltvirt.xml.edit import amend, devicematch
@@ -47,7 +48,7 @@ def interfaces(
                 matches_by_number[number] = match
                 candidates.remove(match)
 
-    take(lambda number, requested_nic, element: _mac(element) == requested_nic.mac)
+    take(lambda number, requested_nic, element: listed.mac_of(element) == requested_nic.mac)
     # Without a MAC (mac_for gives the default), match a NIC at the same place with any MAC.
     take(
         lambda number, requested_nic, element: requested_nic.mac == mac_for(vm, requested_nic.name)
@@ -69,10 +70,6 @@ def interfaces(
             for number, interface in enumerate(new_interfaces)
         ],
     )
-
-
-def _mac(element: ET.Element) -> str:
-    return (nic.read(element).mac or "").lower()
 
 
 def _change_interface(
@@ -220,17 +217,10 @@ def _with_port(port: Chardev, number: int, has_port: bool) -> Chardev:
 def host_devices(root: ET.Element, requested: Sequence[hostdev.Hostdev]) -> None:
     """Replace a definition's host devices; devices that calls cannot name stay."""
     elements = amend.devices(root, "hostdev")
-    elements_by_key = {
-        devicematch.host_device_key(hostdev.read(element)): element for element in elements
-    }
-    keys = [devicematch.host_device_key(requested_device) for requested_device in requested]
-    out = [
-        elements_by_key[key] if key in elements_by_key else hostdev.build(requested_device)
-        for key, requested_device in zip(keys, requested, strict=True)
-    ]
-    unnamed_elements = [
-        element
-        for element in elements
-        if devicematch.host_device_key(hostdev.read(element)) is None
-    ]
+    elements_by_key = {listed.host_device_key(element): element for element in elements}
+    unnamed_elements = [element for element in elements if listed.host_device_key(element) is None]
+    out = []
+    for device in requested:
+        element = elements_by_key.get(devicematch.host_device_key(device))
+        out.append(hostdev.build(device) if element is None else element)
     amend.put_devices(root, "hostdev", [*out, *unnamed_elements])
