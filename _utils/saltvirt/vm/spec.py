@@ -112,8 +112,7 @@ def check_options(keywords: Mapping[str, Any], extra_names: Sequence[str] = ()) 
         raise BadArgument(
             "image",
             f"{arguments.hide_credentials(image)!r} is not an image: write salt://path, "
-            "http(s)://... or an "
-            "absolute path",
+            "http(s)://... or an absolute path",
         )
     if options["image_hash"] is not None and image is None:
         raise BadArgument("image_hash", "there is no image that it could belong to")

@@ -271,9 +271,8 @@ def is_to_be_seeded(
     if guest_identity and context.is_ordered and deployment.priv_key:
         raise StorageError(
             f"disk {image_disk.name!r} of VM {deployment.vm.name!r} is there already, and keeps "
-            "what "
-            "is in it, its minion's key too; seed=False takes it as it is, or remove it, or choose "
-            "another name"
+            "what is in it, its minion's key too; seed=False takes it as it is, or remove it, or "
+            "choose another name"
         )
     return False
 

@@ -150,9 +150,8 @@ def _validate_candidate(
     if diskpaths.is_declared(settings, candidate.path) and not context.is_ordered:
         raise StorageError(
             f"disk {disk.name!r}: {candidate.path} is there already, on storage that all hosts "
-            "share, "
-            "and this host cannot see whether a VM of another one has it; salt-run virt.init asks "
-            "them all, or give it as source_file"
+            "share, and this host cannot see whether a VM of another one has it; salt-run "
+            "virt.init asks them all, or give it as source_file"
         )
     if diskpaths.is_declared(settings, candidate.path) and context.unasked:
         reason = diskpaths.unasked_hosts_message(context.unasked)
@@ -161,16 +160,14 @@ def _validate_candidate(
     if diskpaths.is_open(candidate.path):
         raise StorageError(
             f"disk {disk.name!r}: {candidate.path} is there already, and another program has it "
-            "open, a "
-            "VM mostly; stop that, or choose another name"
+            "open, a VM mostly; stop that, or choose another name"
         )
     try:
         return _validate_file(settings, candidate)
     except ImageError as exc:
         raise StorageError(
             f"disk {disk.name!r}: {candidate.path} is there already, and cannot be taken as the "
-            "disk "
-            f"({exc}); say its format if it has another, mend it, or move it away"
+            f"disk ({exc}); say its format if it has another, mend it, or move it away"
         ) from exc
 
 

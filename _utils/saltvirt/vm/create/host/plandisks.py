@@ -168,8 +168,7 @@ def _volume_size(
         raise BadArgument(
             argument,
             f"an image cannot be written into pool {pool_volume.pool!r}; make volume "
-            f"{pool_volume.name!r} of "
-            "it first, by what serves that, and it is taken",
+            f"{pool_volume.name!r} of it first, by what serves that, and it is taken",
         )
     if disk.overlay or (base is not None and deployment.enable_qcow):
         raise BadArgument(

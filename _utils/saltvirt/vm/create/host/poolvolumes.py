@@ -147,9 +147,8 @@ def _refuse_to_make(
     if pool_definition.type not in pooldisk.MADE:
         raise StorageError(
             f"{label}: pool {pool_definition.name!r} has no volume {name!r}, and libvirt makes "
-            "none in a pool "
-            f"of type {pool_definition.type}; make it where it is served, or give one as "
-            f"source_file; {hint}"
+            f"none in a pool of type {pool_definition.type}; make it where it is served, or give "
+            f"one as source_file; {hint}"
         )
 
 
@@ -175,8 +174,7 @@ def _format(
         backing_text = " over another file" if volume.backing else ""
         raise StorageError(
             f"{label}: volume {volume.name!r} of pool {pool_definition.name!r} is "
-            f"{volume.format}{backing_text}, and was "
-            f"to be {expected_format}; say its format"
+            f"{volume.format}{backing_text}, and was to be {expected_format}; say its format"
         )
     return expected_format
 
@@ -204,13 +202,11 @@ def refuse_used(context: Context, conn: Any, vm: str, volume: PoolVolume) -> Non
     if diskpaths.is_declared(settings, volume.path) and not context.is_ordered:
         raise StorageError(
             f"volume {qualified_name} is there already, on storage that all hosts share, and this "
-            "host "
-            "cannot see whether a VM of another one has it; salt-run virt.init asks them all, or "
-            "give it as source_file"
+            "host cannot see whether a VM of another one has it; salt-run virt.init asks them all, "
+            "or give it as source_file"
         )
     if diskpaths.is_open(volume.path):
         raise StorageError(
             f"volume {qualified_name} is there already, and another program has it open, a VM "
-            "mostly; stop "
-            "that, or choose another name"
+            "mostly; stop that, or choose another name"
         )

@@ -162,8 +162,7 @@ def refuse_taken(hosts: Hosts, name: str, outcome_text: str = "") -> None:
         suspects_text = ", ".join(f"{host} ({reason})" for host, reason in hosts.suspects.items())
         raise NameTaken(
             f"VM {name!r} was on {suspects_text} when it was last asked; wait until it can be "
-            "asked, or, "
-            "if you know that the VM is not there any more, give force=True"
+            "asked, or, if you know that the VM is not there any more, give force=True"
         )
 
 

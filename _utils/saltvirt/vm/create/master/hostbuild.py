@@ -151,8 +151,7 @@ def _describe_leftovers(build: Build) -> str:
     function = build.request.function
     return (
         f"VM {name!r} {leftover_text} run {function} again, which keeps what is complete and takes "
-        "back what "
-        f"is not, or salt-run virt.purge {name}"
+        f"back what is not, or salt-run virt.purge {name}"
     )
 
 

@@ -117,8 +117,7 @@ class _Console:
 def _interrupted_error(reason: str, name: str, host: str) -> HostCommandFailed:
     return HostCommandFailed(
         f"{reason}: VM {name!r} runs on {host} and keeps its key; its minion was not waited for "
-        "any "
-        f"longer; see: salt {name} test.ping; remove it: salt-run virt.purge {name}"
+        f"any longer; see: salt {name} test.ping; remove it: salt-run virt.purge {name}"
     )
 
 
@@ -149,9 +148,8 @@ def wait_for_minion(
     error = HostCommandFailed(
         f"VM {name!r} runs on {host} and keeps its key, but its minion does not answer after "
         f"{wait_limit.wait_s} s; it may still come: salt {name} test.ping; its console says how "
-        "far it "
-        f"is: salt-run virt.console_log {name}; wait longer with wait_s= of virt.init, or virt:"
-        f"wait_s of the master; remove it: salt-run virt.purge {name}"
+        f"far it is: salt-run virt.console_log {name}; wait longer with wait_s= of virt.init, or "
+        f"virt:wait_s of the master; remove it: salt-run virt.purge {name}"
     )
     raise _add_details(cloud, name, host, error, extra_entries)
 

@@ -309,16 +309,14 @@ def _refuse_others(
         raise StorageError(
             f"VM {name!r} has moved to {moved_to}, and its files are on storage that all hosts "
             f"share ({', '.join(shared_names)}), so nothing is removed; virt.undefine {name} "
-            "removes "
-            "only the definition here"
+            "removes only the definition here"
         )
     is_open = not lifecycle.is_active(conn, name) and any(map(diskpaths.is_open, shared_paths))
     if is_open:
         raise StorageError(
             f"VM {name!r} does not run here, and a program, most likely on another host, has its "
             f"files open ({', '.join(shared_paths)}), so nothing is removed; if the VM is on "
-            "another "
-            f"host, virt.undefine {name} removes only the definition here"
+            f"another host, virt.undefine {name} removes only the definition here"
         )
 
 

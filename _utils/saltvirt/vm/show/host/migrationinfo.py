@@ -271,9 +271,8 @@ def _snapshot_obstacles(
     if external_names:
         yield (
             f"it has external snapshots ({', '.join(external_names)}), which do not move; remove "
-            "them "
-            "first, and have each disk go on in one file (virsh blockcommit, and never without "
-            "--shallow, or the image below it is written to)"
+            "them first, and have each disk go on in one file (virsh blockcommit, and never "
+            "without --shallow, or the image below it is written to)"
         )
     elif vm_snapshots and is_running:
         yield (

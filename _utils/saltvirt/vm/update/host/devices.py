@@ -26,50 +26,38 @@ def interfaces(
     is_3006
         Give new NICs Salt 3006's defaults.
     """
-    candidates = amend.devices(root, "interface")
     new_interfaces = [
         nic.from_call(defaults3006.nic(vm, requested_nic) if is_3006 else requested_nic)
         for requested_nic in requested
     ]
-    new_places = [devicematch.place(interface) for interface in new_interfaces]
-    matches_by_number: dict[int, ET.Element] = {}
 
-    def take(is_same: Any) -> None:
-        for number, requested_nic in enumerate(requested):
-            match = next(
-                (
-                    element
-                    for element in candidates
-                    if number not in matches_by_number and is_same(number, requested_nic, element)
-                ),
-                None,
-            )
-            if match is not None:
-                matches_by_number[number] = match
-                candidates.remove(match)
+    def is_at_place(number: int, element: ET.Element) -> bool:
+        # Without a MAC (mac_for gives the default), match a NIC at the same place with any MAC.
+        has_default_mac = requested[number].mac == mac_for(vm, requested[number].name)
+        place = devicematch.place(nic.read(element))
+        return has_default_mac and place == devicematch.place(new_interfaces[number])
 
-    take(lambda number, requested_nic, element: listed.mac_of(element) == requested_nic.mac)
-    # Without a MAC (mac_for gives the default), match a NIC at the same place with any MAC.
-    take(
-        lambda number, requested_nic, element: requested_nic.mac == mac_for(vm, requested_nic.name)
-        and devicematch.place(nic.read(element)) == new_places[number]
-        and nic.read(element).model == new_interfaces[number].model
+    elements = listed.match(
+        range(len(requested)),
+        amend.devices(root, "interface"),
+        (
+            lambda number, element: listed.mac_of(element) == requested[number].mac,
+            lambda number, element: (
+                is_at_place(number, element)
+                and nic.read(element).model == new_interfaces[number].model
+            ),
+            lambda number, element: (
+                is_at_place(number, element) and not requested[number].has_model
+            ),
+        ),
     )
-    take(
-        lambda number, requested_nic, element: requested_nic.mac == mac_for(vm, requested_nic.name)
-        and not requested_nic.has_model
-        and devicematch.place(nic.read(element)) == new_places[number]
-    )
-    amend.put_devices(
-        root,
-        "interface",
-        [
-            _change_interface(
-                matches_by_number.get(number), interface, has_model=requested[number].has_model
-            )
-            for number, interface in enumerate(new_interfaces)
-        ],
-    )
+    new_elements = [
+        _change_interface(element, interface, has_model=requested_nic.has_model)
+        for element, interface, requested_nic in zip(
+            elements, new_interfaces, requested, strict=True
+        )
+    ]
+    amend.put_devices(root, "interface", new_elements)
 
 
 def _change_interface(

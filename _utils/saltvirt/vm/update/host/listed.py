@@ -1,12 +1,14 @@
 """The devices of a <domain> that a call can list: how they are told apart and called."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from saltvirt.xml.domain import disk, hostdev, nic
 from saltvirt.xml.edit import amend, devicematch
+
+_Requested = TypeVar("_Requested")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,29 @@ class DeviceKind:
             for element in amend.devices(root, self.element)
             if self.element != "disk" or not devicematch.is_seed(element)
         ]
+
+
+def match(
+    requested: Sequence[_Requested],
+    elements: Iterable[ET.Element],
+    passes: Iterable[Callable[[_Requested, ET.Element], bool]],
+) -> list[ET.Element | None]:
+    """
+    Return the element that each requested device means, None for a new device.
+
+    passes
+        Whether an element is a requested device; each pass matches those that are left.
+    """
+    candidates, matches = list(elements), dict[int, ET.Element]()
+    for is_same in passes:
+        for number, device in enumerate(requested):
+            if number in matches:
+                continue
+            element = next((each for each in candidates if is_same(device, each)), None)
+            if element is not None:
+                matches[number] = element
+                candidates.remove(element)
+    return [matches.get(number) for number in range(len(requested))]
 
 
 def target_of(element: ET.Element) -> str:
