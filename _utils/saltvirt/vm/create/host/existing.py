@@ -7,7 +7,7 @@ is if it is sound and no other VM's; undoing the build does not remove it.
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -147,21 +147,10 @@ def _validate_candidate(
             "disk; say its format, or give it as source_file"
         )
     settings, (candidate,) = context.settings, candidates
-    if diskpaths.is_declared(settings, candidate.path) and not context.is_ordered:
-        raise StorageError(
-            f"disk {disk.name!r}: {candidate.path} is there already, on storage that all hosts "
-            "share, and this host cannot see whether a VM of another one has it; salt-run "
-            "virt.init asks them all, or give it as source_file"
-        )
-    if diskpaths.is_declared(settings, candidate.path) and context.unasked:
-        reason = diskpaths.unasked_hosts_message(context.unasked)
-        raise StorageError(f"disk {disk.name!r}: {candidate.path} is there already, {reason}")
-    _refuse_other_owner(context, vm, disk, candidate.path)
-    if diskpaths.is_open(candidate.path):
-        raise StorageError(
-            f"disk {disk.name!r}: {candidate.path} is there already, and another program has it "
-            "open, a VM mostly; stop that, or choose another name"
-        )
+    label = f"disk {disk.name!r}: {candidate.path}"
+    is_own = _is_own(context, vm, label, candidate.path)
+    other_vms = () if is_own else context.namesakes(vm, f"{vm}_{disk.name}")
+    refuse_shared(context, label, candidate.path, other_vms)
     try:
         return _validate_file(settings, candidate)
     except ImageError as exc:
@@ -171,24 +160,57 @@ def _validate_candidate(
         ) from exc
 
 
-def _refuse_other_owner(context: Context, vm: str, disk: Disk, path: str) -> None:
-    """Raise StorageError if a file may be another VM's, by its owner mark or its name."""
-    owner, prefix = ownermark.read_owner(path), f"disk {disk.name!r}: {path} is there already, and"
-    if owner is not None and owner.vm == vm:
-        if owner.is_of_this_host and not diskpaths.is_declared(context.settings, path):
-            return
+def refuse_shared(
+    context: Context, label: str, path: str | None, other_vms: Collection[str]
+) -> None:
+    """
+    Raise StorageError if an existing file or volume may be another VM's, or is open.
+
+    label
+        What messages call it.
+    path
+        Its path on this host, None for a volume that has none.
+    other_vms
+        VMs of other hosts that may have it by its name.
+    """
+    is_declared = path is not None and diskpaths.is_declared(context.settings, path)
+    if is_declared and not context.is_ordered:
         raise StorageError(
-            f"{prefix} it was made for VM {owner.vm!r} (UUID {owner.uuid}), which another host may "
-            "have under another name; if none has that UUID, give it as source_file"
+            f"{label} is there already, on storage that all hosts share, and this host cannot see "
+            "whether a VM of another one has it; salt-run virt.init asks them all, or give it as "
+            "source_file"
         )
-    if owner is not None:
+    is_shared = is_declared or path is None
+    if is_shared and context.unasked:
+        reason = diskpaths.unasked_hosts_message(context.unasked)
+        raise StorageError(f"{label} is there already, {reason}")
+    if is_shared and other_vms:
+        reason = diskpaths.namesakes_message(other_vms)
+        raise StorageError(f"{label} is there already, and {reason}")
+    if path is not None and diskpaths.is_open(path):
         raise StorageError(
-            f"{prefix} was made for VM {owner.vm!r}; choose another name for the disk, or for the "
-            "VM, or give it as source_file"
+            f"{label} is there already, and another program has it open, a VM mostly; stop that, "
+            "or choose another name"
         )
-    other_vms = context.namesakes(vm, f"{vm}_{disk.name}")
-    if other_vms and diskpaths.is_declared(context.settings, path):
-        raise StorageError(f"{prefix} {diskpaths.namesakes_message(other_vms)}")
+
+
+def _is_own(context: Context, vm: str, label: str, path: str) -> bool:
+    """Return whether a file's owner mark is the VM's; raise StorageError if it is another's."""
+    owner = ownermark.read_owner(path)
+    if owner is None:
+        return False
+    if owner.vm != vm:
+        raise StorageError(
+            f"{label} is there already, and was made for VM {owner.vm!r}; choose another name for "
+            "the disk, or for the VM, or give it as source_file"
+        )
+    if not owner.is_of_this_host or diskpaths.is_declared(context.settings, path):
+        raise StorageError(
+            f"{label} is there already, and it was made for VM {owner.vm!r} (UUID {owner.uuid}), "
+            "which another host may have under another name; if none has that UUID, give it as "
+            "source_file"
+        )
+    return True
 
 
 def _validate_file(settings: HostSettings, candidate: _CandidateFile) -> ValidatedImage:

@@ -10,7 +10,8 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.storage import pools, volumes
-from saltvirt.storage import diskpaths, policies, vmvolumes
+from saltvirt.storage import policies, vmvolumes
+from saltvirt.vm.create.host import existing
 from saltvirt.xml.storage import pooldisk, storagepool
 from saltvirt.xml.storage.storagevolume import Volume
 
@@ -187,26 +188,5 @@ def refuse_used(context: Context, conn: Any, vm: str, volume: PoolVolume) -> Non
     verdict.without(policies.COMING, vm).refuse(
         f"volume {qualified_name} is there already; choose another name for the disk, or for the VM"
     )
-    other_vms = context.namesakes(vm, volume.name)
-    is_shared = volume.path is None or diskpaths.is_declared(settings, volume.path)
-    if is_shared and context.unasked:
-        reason = diskpaths.unasked_hosts_message(context.unasked)
-        raise StorageError(f"volume {qualified_name} is there already, {reason}")
-    if is_shared and other_vms:
-        raise StorageError(
-            f"volume {qualified_name} is there already, and "
-            f"{diskpaths.namesakes_message(other_vms)}"
-        )
-    if volume.path is None:
-        return
-    if diskpaths.is_declared(settings, volume.path) and not context.is_ordered:
-        raise StorageError(
-            f"volume {qualified_name} is there already, on storage that all hosts share, and this "
-            "host cannot see whether a VM of another one has it; salt-run virt.init asks them all, "
-            "or give it as source_file"
-        )
-    if diskpaths.is_open(volume.path):
-        raise StorageError(
-            f"volume {qualified_name} is there already, and another program has it open, a VM "
-            "mostly; stop that, or choose another name"
-        )
+    label = f"volume {qualified_name}"
+    existing.refuse_shared(context, label, volume.path, context.namesakes(vm, volume.name))
