@@ -7,7 +7,6 @@ from pathlib import PurePath
 from typing import Any
 
 from saltvirt.core import nics
-from saltvirt.core.errors import SeedError
 from saltvirt.core.model import Deployment, Disk, Nic, Requirements, Vm
 from saltvirt.core.units import MIB
 from saltvirt.placement import requirements, resources
@@ -15,6 +14,7 @@ from saltvirt.seeding import seedmethod
 from saltvirt.storage import seedfiles
 from saltvirt.storage.images.validation import ValidatedImage
 from saltvirt.vm.clone.host.clonesource import Source, SourceDisk
+from saltvirt.vm.create.host.buildfacts import SeedFacts
 from saltvirt.vm.create.host.buildplan import Plan
 from saltvirt.vm.create.host.plandisks import DiskFile, DiskVolume
 from saltvirt.vm.spec import console_log
@@ -153,17 +153,8 @@ def _plan_copy(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seeding:
-    """Input to the seed method; see :class:`saltvirt.vm.create.host.buildfacts.Content`."""
-
-    wish: seedmethod.SeedRequest | None
-    found: Any
-    unseen: SeedError | None
-
-
 def decide(
-    deployment: Deployment, source: Source, copies: Copies, facts: Seeding, images: str
+    deployment: Deployment, source: Source, copies: Copies, seeding: SeedFacts, images: str
 ) -> Plan:
     """
     Return the plan of a clone; raise if it cannot work.
@@ -172,7 +163,7 @@ def decide(
         The folder of seeds.
     """
     clone, name = deployment.vm, deployment.vm.name
-    method = seedmethod.decide(facts.wish, facts.found, facts.unseen) if facts.wish else None
+    method = seeding.decide()
     seed = seedfiles.path(images, name, "nocloud") if method and method.name == "nocloud" else None
     ssh_user = readdomain.describe_notes(readdomain.domain(source.xml))["ssh_user"]
     clone = replace(

@@ -141,12 +141,11 @@ class _Clone:
         """Return the plan of the clone."""
         settings = self._context.settings
         images = {source_disk.image.path: source_disk.image for source_disk in self.source.disks}
-        facts = buildfacts.gather_seed_facts(
+        seeding = buildfacts.gather_seed_facts(
             self._context, self.deployment, self.who, images, is_dry=is_dry
         )
-        seed_facts = cloneplan.Seeding(wish=facts[0], found=facts[1], unseen=facts[2])
         plan = cloneplan.decide(
-            self.deployment, self.source, self._copies, seed_facts, settings.images
+            self.deployment, self.source, self._copies, seeding, settings.images
         )
         _refuse_taken(self._conn, settings, plan)
         return plan

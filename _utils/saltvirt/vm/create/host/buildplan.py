@@ -258,8 +258,8 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
     images
         The folder of seeds.
     """
-    seed = seedmethod.decide(content.wish, content.found, content.unseen) if content.wish else None
-    is_seeded = content.wish is not None
+    seed = content.seeding.decide()
+    is_seeded = seed is not None
     bootable.refuse(deployment.vm, content.images, is_seeded=is_seeded)
     pairs = plandisks.plan_disks(deployment, content)
     paths = _seed_paths(images, deployment.vm.name, seed)
@@ -268,7 +268,7 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         deployment.vm,
         disks=tuple(disk for disk, _file in pairs),
         boot=boot or None,
-        seed_path=paths.get("nocloud") or content.seed,
+        seed_path=paths.get("nocloud") or content.existing_seed,
         ssh_user=seed.ssh_user if seed else None,
     )
     plan = Plan(
@@ -285,7 +285,7 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         unfetched=_find_unfetched(deployment.vm, content),
         existing=plandisks.select_existing_files(pairs),
         volumes=plandisks.select_volumes(pairs),
-        is_seed_kept=content.seed is not None,
+        is_seed_kept=content.existing_seed is not None,
         told=_boot_warnings(deployment.vm, content, is_seeded=is_seeded),
     )
     _refuse_taken(plan, content)

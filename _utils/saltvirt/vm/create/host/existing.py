@@ -155,8 +155,8 @@ def _validate_candidate(
         return _validate_file(settings, candidate)
     except ImageError as exc:
         raise StorageError(
-            f"disk {disk.name!r}: {candidate.path} is there already, and cannot be taken as the "
-            f"disk ({exc}); say its format if it has another, mend it, or move it away"
+            f"{label} is there already, and cannot be taken as the disk ({exc}); say its format if "
+            "it has another, mend it, or move it away"
         ) from exc
 
 

@@ -112,11 +112,11 @@ def _plan_disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Di
     if disk.elsewhere:
         return replace(disk, format="raw"), None
     if not buildfacts.is_made(disk):
-        user_file = content.given.get(disk.name)
+        user_file = content.user_files.get(disk.name)
         return (
             replace(disk, path=user_file.path, format=user_file.format) if user_file else disk
         ), None
-    base = content.images.get(disk.image) if disk.image else content.given.get(disk.name)
+    base = content.images.get(disk.image) if disk.image else content.user_files.get(disk.name)
     if disk.image and base is None:
         return disk, None
     if disk.backing_path and not disk.image:
