@@ -21,12 +21,10 @@ def cloud(monkeypatch, opts, tmp_path):
     """Twelve hosts, of which four are a sample; ``asked`` has ``(function, {host: answer})``."""
     made = fleetkit.cloud(monkeypatch, opts, tmp_path, count=COUNT)
     made.master = replace(made.master, settings=replace(fleetkit.SETTINGS, sample_hosts=SAMPLE))
-    made.asked, made.old, usual = [], set(), made.hosts.ask
+    made.asked, usual = [], made.hosts.ask
 
     def ask(cloud_, targets, fun, arg=(), kwarg=None, **options):
         replies = usual(cloud_, targets, fun, arg, kwarg, **options)
-        for host in made.old.intersection(replies) if fun == FACTS else ():
-            replies[host] = minions.Reply(minion=host, error=f"'{FACTS}' is not available.")
         made.asked.append((fun, {host: reply.value for host, reply in replies.items()}))
         return replies
 
@@ -186,17 +184,6 @@ def test_a_host_that_is_named_is_asked_alone_for_what_it_offers(cloud):
     assert table["hyper7"]["fits"]
     assert table["hyper1"]["reasons"] == ["not the host asked for (hyper7)"]
     assert len(table) == COUNT
-
-
-def test_a_host_of_an_older_release_is_asked_for_all_it_has(cloud):
-    known(cloud)
-    cloud.old = {"hyper2"}
-    cloud.hosts.put("hyper2", "web")
-
-    with pytest.raises(NameTaken, match="is on hyper2 already"):
-        shown(cloud)
-    assert shown(cloud, "other")["hyper2"]["fits"]
-    assert [(fun, set(answers)) for fun, answers in cloud.asked][1:] == [(WHOLE, {"hyper2"})]
 
 
 def test_nothing_is_sampled_where_the_option_says_so(cloud):

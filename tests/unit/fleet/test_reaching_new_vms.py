@@ -160,8 +160,11 @@ def test_a_console_that_cannot_be_read_does_not_hide_the_error(cloud, monkeypatc
     failure = silent(cloud, monkeypatch)
 
     assert "console" not in failure
-    wanted = "no console log of 'web'" if isinstance(said, ValueError) else "hyper1 did not answer"
-    assert failure["console_error"] == wanted
+    is_said = isinstance(said, ValueError)
+    reason = (
+        "no console log of 'web'" if is_said else "it did not answer; see: salt hyper1 test.ping"
+    )
+    assert failure["console_error"] == f"hyper1: {reason}"
 
 
 @pytest.mark.parametrize("is_kept", [True, False])

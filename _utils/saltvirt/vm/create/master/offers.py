@@ -3,8 +3,7 @@ Ask hosts for room for new VMs: in few bytes, and only a sample if there are man
 
 A host reports only a digest of its VM names. If the digest is that of the names last seen, the host
 need not list them; other hosts are asked for their names. Whole answers are requested from hosts
-that have something of a requested VM, from hosts of an older release, and from all hosts if the
-policy keeps headroom.
+that have something of a requested VM, and from all hosts if the policy keeps headroom.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,8 +18,6 @@ from saltvirt.placement import brief
 from saltvirt.placement.answers import HostInfo
 
 FACTS, WHOLE = "virt.placement_facts", "virt.host_info"
-# Part of the error of a host that lacks a function in its release.
-_OLD = "is not available"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +66,13 @@ def survey(
     info_survey, names_only = _read(facts_survey, names_by_host)
     _refresh_last_seen(cloud, info_survey)
     hosts_with_vm = _find_hosts(info_survey.answers, {request.name for request in requests})
-    old_hosts = {host for host, reason in info_survey.failed.items() if _OLD in reason}
-    hosts_to_ask = {*hosts_with_vm, *old_hosts}
-    if hosts_to_ask:
+    if hosts_with_vm:
+        # The state of the VM must be known.
+        whole_survey = inventory.survey(cloud, hosts_with_vm, WHOLE)
         info_survey = inventory.join_surveys(
-            _drop_hosts(info_survey, hosts_to_ask), inventory.survey(cloud, hosts_to_ask, WHOLE)
+            _without_hosts(info_survey, hosts_with_vm), whole_survey
         )
-    return Offers(survey=info_survey, names_only=frozenset(names_only - hosts_to_ask))
+    return Offers(survey=info_survey, names_only=frozenset(names_only - hosts_with_vm))
 
 
 def _narrow(
@@ -123,16 +120,13 @@ def _add_names(
         return facts_survey
     kwarg = {"about": _to_kwarg(replace(question, with_names=True))}
     names_survey = inventory.survey(cloud, changed_hosts, FACTS, kwarg=kwarg)
-    return inventory.join_surveys(_drop_hosts(facts_survey, changed_hosts), names_survey)
+    return inventory.join_surveys(_without_hosts(facts_survey, changed_hosts), names_survey)
 
 
-def _drop_hosts(host_survey: inventory.Survey, hosts: Collection[str]) -> inventory.Survey:
+def _without_hosts(survey: inventory.Survey, hosts: Collection[str]) -> inventory.Survey:
     """Return a survey without the answers of hosts that are asked again."""
-    return replace(
-        host_survey,
-        answers={host: answer for host, answer in host_survey.answers.items() if host not in hosts},
-        failed={host: reason for host, reason in host_survey.failed.items() if host not in hosts},
-    )
+    answers = {host: answer for host, answer in survey.answers.items() if host not in hosts}
+    return replace(survey, answers=answers)
 
 
 def _read(

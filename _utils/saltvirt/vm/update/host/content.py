@@ -37,7 +37,8 @@ class Disks:
     A call's disks.
 
     elements
-        The <disk> elements of the new definition, in the call's order.
+        The <disk> elements of the new definition, in the call's order; None if the call lists no
+        disks.
     files
         The files to be made.
     existing
@@ -56,7 +57,7 @@ class Disks:
         Messages about disks that are to grow, but cannot be grown here.
     """
 
-    elements: list[ET.Element]
+    elements: list[ET.Element] | None = None
     files: tuple[plandisks.DiskFile, ...] = ()
     existing: tuple[plandisks.ExistingFile, ...] = ()
     volumes: tuple[plandisks.DiskVolume, ...] = ()
@@ -84,15 +85,15 @@ def refuse_full_seed(definition: ET.Element) -> None:
 
 def find(
     context: Context, conn: Any, request: Request, root: ET.Element, running_root: ET.Element | None
-) -> Disks | None:
+) -> Disks:
     """
-    Return a call's disks, None if it names none; fetch images unless it is a test.
+    Return a call's disks; fetch images unless it is a test.
 
     root, running_root
         The VM's definition, and its running <domain>, None if it is stopped.
     """
     if request.disks is None:
-        return None
+        return Disks()
     pools = hostfacts.pools(conn)
     disk_elements = amend.devices(root, "disk")
     candidates = [*disk_elements, *_read_running_only(disk_elements, running_root)]
