@@ -161,9 +161,8 @@ def test_a_console_that_cannot_be_read_does_not_hide_the_error(cloud, monkeypatc
 
     assert "console" not in failure
     is_said = isinstance(said, ValueError)
-    reason = (
-        "no console log of 'web'" if is_said else "it did not answer; see: salt hyper1 test.ping"
-    )
+    silence = "it did not answer; see: salt hyper1 test.ping"
+    reason = "no console log of 'web'" if is_said else silence
     assert failure["console_error"] == f"hyper1: {reason}"
 
 
