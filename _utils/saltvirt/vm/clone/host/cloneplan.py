@@ -116,7 +116,7 @@ def _copy_disk(source_disk: SourceDisk, copy: DiskFile | DiskVolume, *, is_syste
     return Disk(
         name=source_disk.name,
         target=source_disk.target,
-        device=source_disk.says.device,
+        device=source_disk.definition.device,
         format=source_disk.image.format,
         size_mib=-(-source_disk.image.size_bytes // MIB),
         pool=source_disk.pool,
@@ -229,10 +229,10 @@ def _read_targets(source: Source, seed: str | None) -> set[str]:
 
 def _source_value(source_disk: SourceDisk, copy: DiskFile | DiskVolume) -> str:
     """Return the value of a copy's <source>."""
-    if source_disk.says.type == "volume":
+    if source_disk.definition.type == "volume":
         return copy.name if isinstance(copy, DiskVolume) else posixpath.basename(copy.path)
-    if isinstance(copy, DiskVolume) and source_disk.says.type == "network":
-        before, slash, _last = (source_disk.says.source or {}).get("name", "").rpartition("/")
+    if isinstance(copy, DiskVolume) and source_disk.definition.type == "network":
+        before, slash, _last = (source_disk.definition.source or {}).get("name", "").rpartition("/")
         return f"{before}{slash}{copy.name}"
     return copy.path or ""
 

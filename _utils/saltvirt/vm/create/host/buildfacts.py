@@ -208,7 +208,7 @@ class _DiskLocations:
     def names(self) -> set[str]:
         """The names of existing disks."""
         volume_names = {
-            name for name, volume in self.volumes.items() if volume.there_bytes is not None
+            name for name, volume in self.volumes.items() if volume.existing_bytes is not None
         }
         return volume_names | set(self.files)
 

@@ -273,7 +273,7 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
     )
     plan = Plan(
         vm=vm,
-        files=plandisks.select_new_files(pairs),
+        files=plandisks.select(pairs, DiskFile),
         devices=tuple(host.devices[name] for name in vm.host_devices),
         seed=seed,
         seed_path=paths.get("nocloud"),
@@ -283,8 +283,8 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         installs=deployment.install,
         saltenv=deployment.saltenv,
         unfetched=_find_unfetched(deployment.vm, content),
-        existing=plandisks.select_existing_files(pairs),
-        volumes=plandisks.select_volumes(pairs),
+        existing=plandisks.select(pairs, ExistingFile),
+        volumes=plandisks.select(pairs, DiskVolume),
         is_seed_kept=content.existing_seed is not None,
         told=_boot_warnings(deployment.vm, content, is_seeded=is_seeded),
     )

@@ -27,7 +27,7 @@ class PoolVolume:
         Its network source, None if it is a device of this host.
     path
         Its device on this host, None if there is none.
-    there_bytes
+    existing_bytes
         Its present size, None if it is to be made.
     is_writable
         Whether an image can be written into the new volume.
@@ -40,7 +40,7 @@ class PoolVolume:
     format: str = "raw"
     elsewhere: RemoteSource | None
     path: str | None
-    there_bytes: int | None = None
+    existing_bytes: int | None = None
     is_writable: bool = False
     is_snapshot: bool = False
 
@@ -109,7 +109,7 @@ def _find_volume(
         name=name,
         elsewhere=pooldisk.remote_source(pool_definition, name),
         path=volume.path if volume and _is_device(volume) else pooldisk.path(pool_definition, name),
-        there_bytes=volume.capacity if volume else None,
+        existing_bytes=volume.capacity if volume else None,
         format=_format(label, pool_definition, disk, volume),
         is_writable=pool_definition.type in pooldisk.WRITABLE,
         is_snapshot=pool_definition.type == "logical",

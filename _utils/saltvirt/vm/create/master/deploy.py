@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from saltvirt.cluster import minionkeys, orders
@@ -242,11 +243,15 @@ def _build_on_best_host(
     unasked_hosts = [] if request.terms.force else sorted(hosts.survey.reasons())
     similar_names = presence.find_similar_names(request.name, presence.names(answers))
     images = fileserver.Images(cloud.opts).digests(request.images, request.saltenv)
+    fit_count_text = f"{len(fitting_hosts)} of {terminal.count_text(len(evaluations), 'host')} fit"
+    # If the caller named a host, a count of hosts would mislead.
+    progress_template = "{} fits" if request.terms.host else f"on {{}}, {fit_count_text}"
     build = hostbuild.Build(
         cloud=cloud,
         request=request,
         order=order,
-        tries=hostbuild.tries(request, evaluations),
+        hosts=[(host, progress_template.format(host)) for host in fitting_hosts],
+        no_host_error=partial(hostbuild.no_host_fits_error, request.requirements, evaluations),
         report={"unasked": unasked_hosts, "others": similar_names, "images": images},
         taking=hostbuild.taking(answers),
     )

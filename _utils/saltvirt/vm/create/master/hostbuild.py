@@ -18,7 +18,7 @@ from saltvirt.cluster.rpc.hostcommands import (
     timeout_message,
     warnings,
 )
-from saltvirt.core import terminal, undo
+from saltvirt.core import undo
 from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import NoHostFits, VirtError
 from saltvirt.core.journal.recordfacts import OrderFacts
@@ -38,37 +38,6 @@ _REFUSED_KINDS = ("ReservationRefused", "ClaimRefused")
 _UNDOING_S = (0, 1, 2, 4, 8, 15, 30)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tries:
-    """
-    The hosts to ask for a build, one after the other.
-
-    hosts
-        ``(host, detail of progress)``, the best first; may be lazy.
-    none
-        Returns the error for ``{host: reasons}`` when no host is left.
-    turn
-        Returns the context to hold while a host builds. Defaults to none.
-    """
-
-    hosts: Iterable[tuple[str, str]]
-    none: Callable[[Mapping[str, list[str]]], VirtError]
-    turn: Callable[[str], AbstractContextManager[object]] = nullcontext
-
-
-def tries(request: VmRequest, evaluations: list[Evaluation]) -> Tries:
-    """Return the :class:`Tries` over the hosts that fit a VM; at least one must fit."""
-    fitting_hosts = [evaluation.host for evaluation in evaluations if evaluation.fits]
-    fit_count_text = f"{len(fitting_hosts)} of {terminal.count_text(len(evaluations), 'host')} fit"
-
-    def none(reasons_by_host: Mapping[str, list[str]]) -> VirtError:
-        return no_host_fits_error(request.requirements, evaluations, reasons_by_host)
-
-    # If the caller named a host, a count of hosts would mislead.
-    detail_template = "{} fits" if request.terms.host else f"on {{}}, {fit_count_text}"
-    return Tries(hosts=[(host, detail_template.format(host)) for host in fitting_hosts], none=none)
-
-
 def taking(answers: Mapping[str, HostInfo]) -> frozenset[str]:
     """Return the hosts that can give a VM a UUID chosen by the master."""
     return frozenset(host for host, info in answers.items() if info.takes_uuid)
@@ -79,8 +48,12 @@ class Build:
     """
     A deployment in progress.
 
-    tries
-        The hosts to ask.
+    hosts
+        ``(host, detail of progress)`` of the hosts to ask, the best first; may be lazy.
+    no_host_error
+        Returns the error for ``{host: reasons}`` when no host is left.
+    turn
+        Returns the context to hold while a host builds. Defaults to none.
     report
         The master's facts for the host: hosts not asked, similar names, images.
     taking
@@ -92,7 +65,9 @@ class Build:
     cloud: Cloud
     request: VmRequest
     order: LockedRecord
-    tries: Tries
+    hosts: Iterable[tuple[str, str]]
+    no_host_error: Callable[[Mapping[str, list[str]]], VirtError]
+    turn: Callable[[str], AbstractContextManager[object]] = nullcontext
     warnings: list[str] = field(default_factory=list)
     report: Mapping[str, Any]
     taking: Collection[str]
@@ -238,12 +213,12 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
     """Have the best host build the VM; try the next host after a refusal."""
     name, cloud = build.name, build.cloud
     reasons_by_host: dict[str, list[str]] = {}
-    for host, detail in build.tries.hosts:
+    for host, detail in build.hosts:
         cloud.progress("Placing", detail=detail)
         given_uuid = build.uuid if host in build.taking else None
         facts = replace(build.facts, host=host, order_id=minions.new_id(), given_uuid=given_uuid)
         orders.enter(build.order, orders.ORDERED, facts)
-        with build.tries.turn(host):
+        with build.turn(host):
             reply = _order(build, host, pairs.get(host))
         if reply.missing:
             raise HostUnresponsive(f"{timeout_message(reply, None)}, while it built {name!r}")
@@ -260,7 +235,7 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
             raise HostCommandFailed(f"{host}: {reply.error}")
         reasons_by_host[host] = [cures.strip_cures(reply.error or "")]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")
-    raise build.tries.none(reasons_by_host)
+    raise build.no_host_error(reasons_by_host)
 
 
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:

@@ -102,9 +102,13 @@ def purge(
             # A disk removed from the definition stays, even if the running VM still uses it.
             files = undo.files(_find_candidates(conn, settings, name, removables, is_defined=True))
             _refuse_others(conn, settings, name, [*files, *vm_volumes.paths], vm_volumes.volumes)
-            _refuse_unasked(
-                vmvolumes.find_shared_devices(conn, settings, vm_volumes.volumes), name, elsewhere
+            devices = vmvolumes.find_shared_devices(conn, settings, vm_volumes.volumes)
+            device_verdicts = (
+                Verdict(path=path, policy=policies.DELETE, unasked=(path,))
+                for path in devices
+                if not elsewhere.is_told(path)
             )
+            _refuse_unasked(device_verdicts, name)
             paths = _find_unused(conn, settings, name, [*files, *vm_volumes.paths], elsewhere)
             facts = PurgeFacts(
                 uuid=domain_uuid,
@@ -348,14 +352,10 @@ def find_own_files(conn: Any, settings: HostSettings, name: str, removables: boo
     return [path for path in files if not index.verdict(policies.DELETE, path).used_by]
 
 
-def _refuse_unasked(paths: Iterable[str], name: str, elsewhere: OtherHostsUsage) -> None:
-    """Raise AskAll if other hosts were not asked about volumes that they see."""
+def _refuse_unasked(verdicts: Iterable[Verdict], name: str) -> None:
+    """Raise AskAll if other hosts must be asked first about files or volumes that they see."""
     sharing.refuse_unasked(
-        [
-            Verdict(path=path, policy=policies.DELETE, unasked=(path,))
-            for path in paths
-            if not elsewhere.is_told(path)
-        ],
+        list(verdicts),
         f"VM {name!r} is not purged",
         f"salt-run virt.purge {shlex.quote(name)}",
     )
@@ -367,11 +367,7 @@ def _find_unused(
     """Return the files that a purge removes; raise AskAll if other hosts may need any of them."""
     index = usage.index(conn, settings, but=[name], going=paths, other_hosts=elsewhere)
     verdicts = list(index.verdicts(policies.DELETE, paths).values())
-    sharing.refuse_unasked(
-        [verdict for verdict in verdicts if not seedfiles.is_seed(verdict.path)],
-        f"VM {name!r} is not purged",
-        f"salt-run virt.purge {shlex.quote(name)}",
-    )
+    _refuse_unasked((verdict for verdict in verdicts if not seedfiles.is_seed(verdict.path)), name)
     for verdict in verdicts:
         if verdict.used_by:
             log.warning("%s of VM %s stays: %s", verdict.path, name, verdict.used_by[0].reason)

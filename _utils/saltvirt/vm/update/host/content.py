@@ -121,12 +121,12 @@ def find(
         disks.refuse_smaller(pairs, file_sizes, request.with_size)
     guest_sizes = _guest_sizes(conn, request, pairs, file_sizes, running_root)
     growth = disks.growth(pairs, guest_sizes)
-    files = plandisks.select_new_files(disk_files)
+    files = plandisks.select(disk_files, plandisks.DiskFile)
     return Disks(
         elements=elements,
         files=files,
-        existing=plandisks.select_existing_files(disk_files),
-        volumes=plandisks.select_volumes(disk_files),
+        existing=plandisks.select(disk_files, plandisks.ExistingFile),
+        volumes=plandisks.select(disk_files, plandisks.DiskVolume),
         growth=growth,
         places=places,
         growth_mib={

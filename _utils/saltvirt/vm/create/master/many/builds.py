@@ -121,7 +121,7 @@ class Builds:
         refusals_by_host: dict[str, list[str]] = {}
         reasons_by_host: dict[str, str] = {}
 
-        def none(late_refusals: Mapping[str, list[str]]) -> VirtError:
+        def no_host_error(late_refusals: Mapping[str, list[str]]) -> VirtError:
             late_reasons = {host: "; ".join(reasons) for host, reasons in late_refusals.items()}
             return VirtError(self._hosts.no_place_text({**reasons_by_host, **late_reasons}))
 
@@ -136,7 +136,9 @@ class Builds:
             cloud=replace(self._cloud, progress=self._progress(name)),
             request=request,
             order=claim.order,
-            tries=hostbuild.Tries(hosts=hosts(), none=none, turn=partial(self._turns.on, name)),
+            hosts=hosts(),
+            no_host_error=no_host_error,
+            turn=partial(self._turns.on, name),
             report={
                 "unasked": self._unasked,
                 "others": self._hosts.similar_names(name),
