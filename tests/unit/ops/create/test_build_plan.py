@@ -31,7 +31,7 @@ CONTENT = buildfacts.Content(
     images={IMAGE: BASE},
     user_files={},
     places={"system": Place(folder=Path("/images")), "data": Place(folder=Path("/pool"), pool="p")},
-    taken=frozenset(),
+    taken_paths=frozenset(),
     boot={},
     seeding=buildfacts.SeedFacts(request=seedmethod.SeedRequest(image=IMAGE, asked="nocloud")),
 )
@@ -84,7 +84,7 @@ def test_a_disk_is_copied_where_that_is_wanted():
 )
 def test_what_is_there_already_is_never_written_over(path, what):
     with pytest.raises(StorageError, match=f"^{what} {path} already exists, but there is no VM"):
-        decided(replace(CONTENT, taken=frozenset({path})))
+        decided(replace(CONTENT, taken_paths=frozenset({path})))
 
 
 def test_a_users_own_file_is_used_and_not_made():

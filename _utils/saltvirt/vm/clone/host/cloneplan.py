@@ -32,7 +32,7 @@ class Copies:
     """The disks of a clone, and the file or volume made for each, in the same order."""
 
     disks: tuple[Disk, ...]
-    made: tuple[DiskFile | DiskVolume, ...]
+    files: tuple[DiskFile | DiskVolume, ...]
 
 
 def plan_vm(
@@ -109,7 +109,7 @@ def _plan_copies(source: Source, name: str, pools: Mapping[str, storagepool.Pool
         _copy_disk(source_disk, file, is_system=source_disk.target == system)
         for source_disk, file in zip(source.disks, copies, strict=True)
     ]
-    return Copies(disks=tuple(disks), made=tuple(copies))
+    return Copies(disks=tuple(disks), files=tuple(copies))
 
 
 def _copy_disk(source_disk: SourceDisk, copy: DiskFile | DiskVolume, *, is_system: bool) -> Disk:
@@ -170,7 +170,7 @@ def decide(
         clone, seed_path=seed, ssh_user=(method.ssh_user if method else None) or ssh_user
     )
     variables = _plan_variables(source, name)
-    files = [copy for copy in copies.made if isinstance(copy, DiskFile)]
+    files = [copy for copy in copies.files if isinstance(copy, DiskFile)]
     return Plan(
         vm=clone,
         files=(*files, *([variables] if variables else [])),
@@ -180,9 +180,9 @@ def decide(
         autostarts=deployment.autostart,
         installs=deployment.install,
         saltenv=deployment.saltenv,
-        volumes=tuple(copy for copy in copies.made if isinstance(copy, DiskVolume)),
+        volumes=tuple(copy for copy in copies.files if isinstance(copy, DiskVolume)),
         definition=_definition(source, clone, copies, variables),
-        told=tuple(_clone_warnings(source, method)),
+        other_warnings=tuple(_clone_warnings(source, method)),
     )
 
 
@@ -205,7 +205,7 @@ def _copy_layout(base: ValidatedImage) -> dict[str, Any]:
 def _definition(source: Source, clone: Vm, copies: Copies, variables: DiskFile | None) -> str:
     root = readdomain.domain(source.xml)
     seed_target = copied.seed(root)
-    pairs = zip(source.disks, copies.made, strict=True)
+    pairs = zip(source.disks, copies.files, strict=True)
     clone_properties = copied.CopySettings(
         name=clone.name,
         uuid=clone.uuid or "",

@@ -116,10 +116,10 @@ class Builder:
             # Settling this build removes the files on its record, so no other VM may have them.
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
             # Another VM may have got the existing files since the plan was decided.
-            existing.refuse_used(conn, settings, plan.vm.name, plan.taken)
+            existing.refuse_used(conn, settings, plan.vm.name, plan.existing_paths)
             newvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
             new_volumes = [[volume.pool, volume.name] for volume in plan.new_volumes]
-            taken_names = [*plan.taken, *(volume.where for volume in plan.volumes)]
+            taken_names = [*plan.existing_paths, *(volume.where for volume in plan.volumes)]
             exclusivecreate.announce(self._held, plan.paths, secret_paths, taken_names, new_volumes)
         self._make_files(plan)
         self._make_disks(plan)

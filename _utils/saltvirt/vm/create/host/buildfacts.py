@@ -86,7 +86,7 @@ class Content:
         The user's own files, by disk name.
     places
         Locations of the disks to be made, by disk name.
-    taken
+    taken_paths
         Existing files among those that the build might make.
     existing
         Existing disk files, by disk name; the build takes them as they are.
@@ -101,7 +101,7 @@ class Content:
     images: Mapping[str, validation.ValidatedImage | None]
     user_files: Mapping[str, validation.ValidatedImage]
     places: Mapping[str, diskpaths.Place]
-    taken: frozenset[str]
+    taken_paths: frozenset[str]
     boot: Mapping[str, str | None]
     existing: Mapping[str, validation.ValidatedImage] = field(default_factory=dict)
     volumes: Mapping[str, poolvolumes.PoolVolume] = field(default_factory=dict)
@@ -187,7 +187,7 @@ def gather_content(
         images=images,
         user_files=files_by_disk,
         places=found_disks.places,
-        taken=_find_taken_paths(settings, new_disks_vm, found_disks.places),
+        taken_paths=_find_taken_paths(settings, new_disks_vm, found_disks.places),
         existing=found_disks.files,
         volumes=found_disks.volumes,
         existing_seed=existing.find_seed(context, conn, vm.name) if has_old_seed else None,

@@ -40,7 +40,7 @@ class Plan:
         Whether the VM keeps an existing seed.
     definition
         The domain XML, if not built from ``vm``.
-    told
+    other_warnings
         Further warnings for the user.
     notes_made
         Whether the definition notes what the build makes, so that an undo removes only that.
@@ -61,7 +61,7 @@ class Plan:
     volumes: tuple[DiskVolume, ...] = ()
     is_seed_kept: bool = False
     definition: str | None = None
-    told: tuple[str, ...] = ()
+    other_warnings: tuple[str, ...] = ()
     notes_made: bool = False
 
     @property
@@ -71,7 +71,7 @@ class Plan:
         return [*(file.path for file in self.files), *(path for path in extra if path)]
 
     @property
-    def taken(self) -> list[str]:
+    def existing_paths(self) -> list[str]:
         """All existing files that become the VM's."""
         seed_paths = [self.vm.seed_path] if self.is_seed_kept else []
         return [path for path in (*(file.path for file in self.existing), *seed_paths) if path]
@@ -87,7 +87,7 @@ class Plan:
         disk_warnings = (
             _existing_disk_warning(disk) for disk in self.vm.disks if self._is_there(disk)
         )
-        return (*disk_warnings, *(self.seed.warnings if self.seed else ()), *self.told)
+        return (*disk_warnings, *(self.seed.warnings if self.seed else ()), *self.other_warnings)
 
     def _is_there(self, disk: Disk) -> bool:
         file = self._files.get(_disk_location(disk))
@@ -286,7 +286,7 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         existing=plandisks.select(pairs, ExistingFile),
         volumes=plandisks.select(pairs, DiskVolume),
         is_seed_kept=content.existing_seed is not None,
-        told=_boot_warnings(deployment.vm, content, is_seeded=is_seeded),
+        other_warnings=_boot_warnings(deployment.vm, content, is_seeded=is_seeded),
     )
     _refuse_taken(plan, content)
     return plan
@@ -324,7 +324,7 @@ def refuse_duplicate_paths(plan: Plan) -> None:
 def _refuse_taken(plan: Plan, content: Content) -> None:
     refuse_duplicate_paths(plan)
     for path in plan.paths:
-        if path in content.taken:
+        if path in content.taken_paths:
             kind = "seed" if path in (plan.seed_path, plan.credentials_path) else "disk"
             raise StorageError(
                 f"{kind} {path} already exists, but there is no VM of this name; see what it is, "

@@ -109,7 +109,7 @@ def build(context: Context, conn: Any, buildable: Buildable) -> list[str]:
 
     def decide() -> buildplan.Plan:
         plan = buildable.plan(is_dry=False)
-        return replace(plan, told=(*plan.told, *warnings))
+        return replace(plan, other_warnings=(*plan.other_warnings, *warnings))
 
     builder = apply.Builder(
         conn,

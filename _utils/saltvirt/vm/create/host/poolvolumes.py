@@ -175,7 +175,7 @@ def _format(
         backing_text = " over another file" if volume.backing else ""
         raise StorageError(
             f"{label}: volume {volume.name!r} of pool {pool_definition.name!r} is "
-            f"{volume.format}{backing_text}, and was to be {expected_format}; say its format"
+            f"{volume.format}{backing_text}, not {expected_format}; say its format"
         )
     return expected_format
 

@@ -16,8 +16,7 @@ from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import PurgeFacts
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import departedvms, reservations
-from saltvirt.libvirt.domains import firmware, lifecycle
-from saltvirt.libvirt.domains import snapshots as taken
+from saltvirt.libvirt.domains import firmware, lifecycle, snapshots
 from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.seeding import submission
 from saltvirt.storage import (
@@ -213,7 +212,7 @@ def undefine(
         state = readdomain.tpm_state(root)
         if moved_to is None:
             _refuse_lost_tpm(name, state)
-            _refuse_data_loss(conn, name, managed_save=managed_save, snapshots=snapshots)
+            _refuse_data_loss(conn, name, managed_save=managed_save, drops_snapshots=snapshots)
         is_shared = noted is not None and sharing.is_shared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
         is_kept = is_kept or moved_to is not None
@@ -229,27 +228,27 @@ def undefine(
             ownermark.unmark(path)
 
 
-def _refuse_data_loss(conn: Any, name: str, *, managed_save: bool, snapshots: bool) -> None:
+def _refuse_data_loss(conn: Any, name: str, *, managed_save: bool, drops_snapshots: bool) -> None:
     """Raise LibvirtRefused if undefining a VM would lose data kept with its definition."""
     if not managed_save and name in lifecycle.saved(conn):
         raise LibvirtRefused(
             f"VM {name!r} has a saved state (managed save), which its definition alone keeps, so "
             "it is not undefined; start it first, or give managed_save=True to lose that state"
         )
-    if not snapshots and name in lifecycle.list_domains_with_checkpoints(conn):
+    if not drops_snapshots and name in lifecycle.list_domains_with_checkpoints(conn):
         raise LibvirtRefused(
             f"VM {name!r} has checkpoints, of incremental backups mostly, which its definition "
             "alone keeps, so it is not undefined; delete them first (virsh checkpoint-list, virsh "
-            "checkpoint-delete), or give snapshots=True to leave them in its disks, where nobody "
-            "knows them: the next backup is a full one then"
+            "checkpoint-delete), or give snapshots=True to leave them in its disks, where libvirt "
+            "does not know them: the next backup is a full one then"
         )
-    snapshot_names = [] if snapshots else taken.names(conn, name)
+    snapshot_names = [] if drops_snapshots else snapshots.names(conn, name)
     if snapshot_names:
         raise LibvirtRefused(
             f"VM {name!r} has snapshots ({terminal.join_some(snapshot_names)}), which its "
-            "definition alone "
-            f"keeps, so it is not undefined; delete them first (virt.delete_snapshots {name} "
-            "all=True), or give snapshots=True to leave them in its disks, where nobody knows them"
+            "definition alone keeps, so it is not undefined; delete them first "
+            f"(virt.delete_snapshots {name} all=True), or give snapshots=True to leave them in its "
+            "disks, where libvirt does not know them"
         )
 
 

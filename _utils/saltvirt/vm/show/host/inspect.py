@@ -15,8 +15,7 @@ from saltvirt.core.units import MIB
 from saltvirt.core.vmfilter import VmFilter
 from saltvirt.libvirt import hostfacts, maintenance, probe, reservations
 from saltvirt.libvirt.domains import lifecycle, query
-from saltvirt.placement import generation
-from saltvirt.placement import resources as stocks
+from saltvirt.placement import generation, resources
 from saltvirt.placement.answers import (
     ComingFacts,
     CpuFacts,
@@ -188,7 +187,7 @@ def host_info(
         maintenance=maintenance.is_on(settings),
         tags=dict(settings.tags),
         vms=vms,
-        kept=vm_commitments.kept,
+        kept=vm_commitments.kept_definitions,
         building=sorted(coming_by_name),
         coming=coming_by_name,
         unfinished=reservations.find_unfinished(settings),
@@ -207,7 +206,11 @@ def host_info(
         archs=sorted({guest["arch"] for guest in capabilities["guests"]}),
         versions=Versions(**hostfacts.versions(conn)),
         stocks=hostresources.count_stocks(
-            capabilities["nodes"], pools, vm_commitments.taken, coming_vms, settings.pool_ratio
+            capabilities["nodes"],
+            pools,
+            vm_commitments.stock_totals,
+            coming_vms,
+            settings.pool_ratio,
         ),
         takes_uuid=True,
     )
@@ -293,12 +296,12 @@ def _nic_needs(settings: HostSettings, name: str) -> NicProfile:
         nics = profiles.nics("probe", settings.nic, name, None)
     except BadArgument as exc:
         return NicProfile(error=str(exc))
-    resources = host_needs(nics)
+    needs = host_needs(nics)
     return NicProfile(
-        bridges=list(resources["bridges"]),
-        networks=list(resources["networks"]),
-        links=list(resources["links"]),
-        bridge_vlans=resources["bridge_vlans"],
+        bridges=list(needs["bridges"]),
+        networks=list(needs["networks"]),
+        links=list(needs["links"]),
+        bridge_vlans=needs["bridge_vlans"],
         nics={nic.name: _place(nic) for nic in nics},
     )
 
@@ -313,7 +316,7 @@ def _disk_needs(settings: HostSettings, name: str) -> DiskProfile:
     except BadArgument as exc:
         return DiskProfile(error=str(exc))
     return DiskProfile(
-        size_mib=sum(disk.size_mib or 0 for disk in disks_ if not stocks.is_named(disk.pool)),
+        size_mib=sum(disk.size_mib or 0 for disk in disks_ if not resources.is_named(disk.pool)),
         has_image=any(disk.image for disk in disks_),
     )
 

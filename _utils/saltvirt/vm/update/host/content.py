@@ -169,7 +169,7 @@ def _undersized_messages(
             size = max(size, changing.disk_size(conn, request.name, running_target))
         if size and requested_bytes > size * _ROUNDING:
             yield (
-                f"disk {pair.requested.name!r} has {human(size)} and is to have "
+                f"disk {pair.requested.name!r} has {human(size)}, and the call gives "
                 f"{human(requested_bytes)}: a volume such as {'/'.join(volume_place)} is not grown "
                 f"here; grow it by virt.volume_resize {' '.join(volume_place)} "
                 f"{pair.requested.size_mib}, or where it is served, and then virt.pool_refresh "
@@ -255,7 +255,7 @@ def _plan_new_disks(
         # An existing disk is taken, except with an image: it may be half a copy that an
         # interrupted update left.
         is_copy = file is not None and file.how == "existing" and requested.image is not None
-        if file is not None and (is_copy or file.path in content.taken):
+        if file is not None and (is_copy or file.path in content.taken_paths):
             location = requested.volume or file.path
             raise StorageError(
                 f"disk {requested.name!r}: {location} is there already, but VM {request.name!r} "

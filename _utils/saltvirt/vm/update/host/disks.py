@@ -240,6 +240,6 @@ def describe_too_large(requested: model.Disk, size: int) -> str:
     """Return the message that a disk of ``size`` bytes is larger than requested."""
     requested_size = human((requested.size_mib or 0) * MIB)
     return (
-        f"disk {requested.name!r} has {human(size)} and is to have {requested_size}: a disk is "
-        f"never made smaller; leave out its size, or give at least {-(-size // MIB)}"
+        f"disk {requested.name!r} has {human(size)}, and the call gives {requested_size}: a disk "
+        f"is never made smaller; leave out its size, or give at least {-(-size // MIB)}"
     )

@@ -1,4 +1,4 @@
-"""The devices of a <domain> that a call can list: how they are told apart and called."""
+"""The devices of a <domain> that a call can list: their identities and their names."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Sequence
@@ -64,7 +64,7 @@ def match(
         for number, device in enumerate(requested):
             if number in matches:
                 continue
-            element = next((each for each in candidates if is_same(device, each)), None)
+            element = next((item for item in candidates if is_same(device, item)), None)
             if element is not None:
                 matches[number] = element
                 candidates.remove(element)

@@ -66,30 +66,30 @@ def from_call(settings: HostSettings, name: str, call_arguments: Mapping[str, An
     call_arguments
         The arguments of ``virt.update`` except the name and the connection; others are ignored.
     """
-    given = call_arguments.get
+    value_of = call_arguments.get
     valuekinds.check(call_arguments)
     fields: dict[str, Any] = {
-        **_disk_fields(settings, given("disk_profile"), given("disks")),
-        **{key: arguments.mapping(key, given(key)) or None for key in _MAPPINGS},
-        **{key: _ports(settings, key, given(key)) for key in ("serials", "consoles")},
-        **{key: _parse_flag(key, given(key)) for key in _FLAGS},
+        **_disk_fields(settings, value_of("disk_profile"), value_of("disks")),
+        **{key: arguments.mapping(key, value_of(key)) or None for key in _MAPPINGS},
+        **{key: _ports(settings, key, value_of(key)) for key in ("serials", "consoles")},
+        **{key: _parse_flag(key, value_of(key)) for key in _FLAGS},
     }
-    if given("graphics") == {}:
+    if value_of("graphics") == {}:
         # As in virt.init, and in Salt 3006's virt.update.
         fields["graphics"] = {"type": "none"}
-    host_devices, boot_dev = given("host_devices"), given("boot_dev")
+    host_devices, boot_dev = value_of("host_devices"), value_of("boot_dev")
     return Request(
         name=name,
-        cpu=_parse_size(given("cpu"), arguments.vcpus),
-        mem=_parse_size(given("mem"), arguments.memory_mib),
+        cpu=_parse_size(value_of("cpu"), arguments.vcpus),
+        mem=_parse_size(value_of("mem"), arguments.memory_mib),
         boot_dev=osboot.parse_boot_devices(boot_dev) if boot_dev else None,
         host_devices=None
         if host_devices is None
         else arguments.names("host_devices", host_devices),
-        interfaces=_interfaces(settings, name, given("nic_profile"), given("interfaces")),
-        detach=bool(_parse_flag("detach", given("detach"))),
-        live=arguments.boolean("live", given("live", True)),
-        test=arguments.boolean("test", given("test", False)),
+        interfaces=_interfaces(settings, name, value_of("nic_profile"), value_of("interfaces")),
+        detach=bool(_parse_flag("detach", value_of("detach"))),
+        live=arguments.boolean("live", value_of("live", True)),
+        test=arguments.boolean("test", value_of("test", False)),
         is_3006=settings.compat is not None,
         **fields,
     )

@@ -56,17 +56,17 @@ class Builds:
         # The UUID of each VM for its host, built or failed.
         self.uuids: dict[str, str] = {}
 
-    def all(self, out: Outcome) -> None:
+    def build_all(self, out: Outcome) -> None:
         """Build all VMs; an interruption lets the running builds come to their end."""
         count = min(self._call.max_parallel, self._total)
         if not count:
             return
         with ThreadPoolExecutor(count) as pool:
-            jobs = self._waited(pool, count, out)
+            jobs = self._run_threads(pool, count, out)
         for job in jobs:
             job.result()
 
-    def _waited(self, pool: Executor, count: int, out: Outcome) -> Sequence[Future[None]]:
+    def _run_threads(self, pool: Executor, count: int, out: Outcome) -> Sequence[Future[None]]:
         jobs: list[Future[None]] = []
         while len(jobs) < count or not all(job.done() for job in jobs):
             try:
@@ -86,16 +86,16 @@ class Builds:
     def _work(self, out: Outcome) -> None:
         while (name := self._turns.next()) is not None:
             try:
-                out.built[name], warnings = self._built(name)
+                out.built[name], warnings = self._build(name)
                 out.warnings |= {name: warnings} if warnings else {}
             except Exception as error:  # of any kind: the outcome of the others must be reported
-                self._has_failed(name, error, out)
+                self._record_failure(name, error, out)
             finally:
                 self._turns.over(name)
             self.ended[name] = time.monotonic()
-            self._say(name, out)
+            self._show_result(name, out)
 
-    def _has_failed(self, name: str, error: Exception, out: Outcome) -> None:
+    def _record_failure(self, name: str, error: Exception, out: Outcome) -> None:
         is_ours = isinstance(error, VirtError)
         if not is_ours:
             log.error("building %s failed", name, exc_info=error)
@@ -107,7 +107,7 @@ class Builds:
         if self._call.all_or_nothing:
             self._stop(out, f"not begun, as {name} failed")
 
-    def _say(self, name: str, out: Outcome) -> None:
+    def _show_result(self, name: str, out: Outcome) -> None:
         result_text = (
             f"on {out.built[name]}" if name in out.built else f"failed: {out.failed[name]}"
         )
@@ -115,7 +115,7 @@ class Builds:
         with self._lock:
             self._cloud.progress("Done", detail=f"{pace_text}; {name} {result_text}")
 
-    def _built(self, name: str) -> tuple[str, list[str]]:
+    def _build(self, name: str) -> tuple[str, list[str]]:
         """Build one VM; return its host and the build's warnings."""
         request, claim = self._requests[name], self._claims[name]
         refusals_by_host: dict[str, list[str]] = {}

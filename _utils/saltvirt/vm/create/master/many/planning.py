@@ -32,13 +32,13 @@ class SortedNames:
         The VMs to build.
     exists
         ``{name: host}`` of the VMs that exist as requested.
-    taken
+    failed
         ``{name: reason}`` of the VMs that cannot be built now.
     """
 
     new: list[VmRequest] = field(default_factory=list)
     exists: dict[str, str] = field(default_factory=dict)
-    taken: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 class HostAnswers:
@@ -164,7 +164,7 @@ class DeployPlan:
         unplaced = {
             name: texts_by_id[id(host_reasons)] for name, host_reasons in self.plan.unplaced.items()
         }
-        return {**self.names.taken, **unplaced}
+        return {**self.names.failed, **unplaced}
 
 
 def make_plan(cloud: Cloud, call: Call, orders_by_name: Mapping[str, LockedRecord]) -> DeployPlan:
@@ -180,7 +180,7 @@ def make_plan(cloud: Cloud, call: Call, orders_by_name: Mapping[str, LockedRecor
     hosts = HostAnswers(cloud, call)
     settled_requests = [request for request in call.requests if request.name not in stuck_reasons]
     names = sort_names(cloud, settled_requests, hosts, orders_by_name, busy_reasons)
-    names.taken.update(stuck_reasons)
+    names.failed.update(stuck_reasons)
     plan = hosts.plan(names.new)
     cloud.progress("Placing", detail=_describe_plan(plan, names))
     minionwait.refuse_unproved(cloud.opts, names.new, hosts.answers)
@@ -249,7 +249,7 @@ def sort_names(
                 continue
             deploy.refuse_taken(hosts, name, settle_text)
         except NameTaken as error:
-            out.taken[name] = str(error)
+            out.failed[name] = str(error)
             continue
         clashes += _keys_taken(cloud, name)
         out.new.append(request)

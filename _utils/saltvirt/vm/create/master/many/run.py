@@ -60,7 +60,7 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
                 deploy.tell_of_nat(cloud, request.requirements, answers[host])
                 break
         builds = Builds(cloud, call, deploy_plan, claims)
-        builds.all(out)
+        builds.build_all(out)
         if call.terms.wait and not (call.all_or_nothing and out.failed):
             _await_minions(cloud, deploy_plan, out, builds)
         if call.all_or_nothing and out.failed:
@@ -139,7 +139,7 @@ def _purge(
     maybe_built = [n for n in out.failed if n in uuids and claims[n].order.record is not None]
     cloud.progress("Purging", detail=terminal.count_text(len(built), "VM"))
 
-    def one(name: str) -> None:
+    def purge_vm(name: str) -> None:
         try:
             order = claims[name].order
             if name in built:
@@ -154,14 +154,16 @@ def _purge(
                 out.purged[name] = next(iter(purged_hosts))
         except NoSuchVm as error:
             if name in built or error.silent:
-                out.left[name] = str(error)
+                out.not_purged[name] = str(error)
         except (VirtError, OSError) as error:
-            out.left[name] = str(error)
+            out.not_purged[name] = str(error)
 
     # Hold interruptions back: this call holds the names, and must report leftovers.
     held_back = undo.undisturbed()
     with suppress(KeyboardInterrupt, SystemExit), held_back, ThreadPoolExecutor(_PURGES) as pool:
-        jobs = [threads.begin(pool, one, name) for name in dict.fromkeys([*built, *maybe_built])]
+        jobs = [
+            threads.begin(pool, purge_vm, name) for name in dict.fromkeys([*built, *maybe_built])
+        ]
         wait(jobs)
     for job in jobs:
         job.result()
