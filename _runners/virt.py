@@ -145,18 +145,11 @@ def init(
         options["serials"] = _SERIALS[serial_type]
     is_dry = arguments.boolean("dry_run", dry_run)
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
-    terms = vmrequest.parse_terms(
-        cloud.settings,
-        host=host,
-        where=where,
-        placement=placement,
-        spread_over=spread_over,
-        headroom=headroom,
-        force=force,
-        wait=wait,
-        wait_s=wait_s,
+    terms = {"host": host, "where": where, "force": force, "wait": wait, "wait_s": wait_s}
+    terms |= {"placement": placement, "spread_over": spread_over, "headroom": headroom}
+    request = vmrequest.parse(
+        name, cpu, mem, options, vmrequest.parse_terms(cloud.settings, **terms)
     )
-    request = vmrequest.parse(name, cpu, mem, options, terms)
     return (deploy.dry_run if is_dry else deploy.deploy)(cloud, request)
 
 

@@ -116,23 +116,16 @@ def init_many(
     """
     is_dry = arguments.boolean("dry_run", dry_run)
     cloud = Cloud.of(__opts__, __jid_event__, "many", quiet, is_reading=is_dry)
-    terms = vmrequest.parse_terms(
-        cloud.settings,
-        host=host,
-        where=where,
-        placement=placement,
-        spread_over=spread_over,
-        headroom=headroom,
-        force=force,
-        wait=wait,
-        wait_s=wait_s,
-    )
+    terms = {"host": host, "where": where, "force": force, "wait": wait, "wait_s": wait_s}
+    terms |= {"placement": placement, "spread_over": spread_over, "headroom": headroom}
     defaults = {**kwargs, "cpu": cpu, "mem": mem, "image": image}
     settings = cloud.settings
     per_host = settings.init_per_host if per_host is None else per_host
     max_parallel = settings.init_parallel if max_parallel is None else max_parallel
     call = outcome.Call(
-        requests=_requests(name, count, first, vms, defaults, terms),
+        requests=_requests(
+            name, count, first, vms, defaults, vmrequest.parse_terms(settings, **terms)
+        ),
         per_host=arguments.whole_number("per_host", per_host, most=64),
         max_parallel=arguments.whole_number("max_parallel", max_parallel, most=64),
         all_or_nothing=arguments.boolean("all_or_nothing", all_or_nothing),

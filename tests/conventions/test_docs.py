@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import rooms
 from saltvirt.core.options import config
-from saltvirt.xml.domain import diskbus
+from saltvirt.vm import diskbus
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANGES = [ROOT / "CHANGELOG.md", ROOT / "changelog/README.md"]

@@ -12,8 +12,8 @@ from saltvirt.core.model import CalledNic, Disk, Nic
 from saltvirt.core.nics import nic, override, refuse_equal_macs
 from saltvirt.core.options.config import DEFAULT_DISK, DEFAULT_NIC
 from saltvirt.core.units import size_mib
+from saltvirt.vm.diskbus import DiskBus, default_bus, find_bus
 from saltvirt.xml.domain import remote
-from saltvirt.xml.domain.diskbus import DiskBus, default_bus, find_bus
 from saltvirt.xml.storage import poolsource
 
 Entry = dict[str, Any]

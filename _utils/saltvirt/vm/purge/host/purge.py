@@ -102,12 +102,7 @@ def purge(
             files = undo.files(_find_candidates(conn, settings, name, removables, is_defined=True))
             _refuse_others(conn, settings, name, [*files, *vm_volumes.paths], vm_volumes.volumes)
             devices = vmvolumes.find_shared_devices(conn, settings, vm_volumes.volumes)
-            device_verdicts = (
-                Verdict(path=path, policy=policies.DELETE, unasked=(path,))
-                for path in devices
-                if not elsewhere.is_told(path)
-            )
-            _refuse_unasked(device_verdicts, name)
+            _refuse_unasked(_judge_devices(devices, elsewhere), name)
             paths = _find_unused(conn, settings, name, [*files, *vm_volumes.paths], elsewhere)
             facts = PurgeFacts(
                 uuid=domain_uuid,
@@ -349,6 +344,13 @@ def find_own_files(conn: Any, settings: HostSettings, name: str, removables: boo
     files = _find_candidates(conn, settings, name, removables)
     index = usage.index(conn, settings, but=[name], going=files)
     return [path for path in files if not index.verdict(policies.DELETE, path).used_by]
+
+
+def _judge_devices(devices: Iterable[str], elsewhere: OtherHostsUsage) -> Iterator[Verdict]:
+    """Yield verdicts on volumes that other hosts see, and were not asked about."""
+    for path in devices:
+        if not elsewhere.is_told(path):
+            yield Verdict(path=path, policy=policies.DELETE, unasked=(path,))
 
 
 def _refuse_unasked(verdicts: Iterable[Verdict], name: str) -> None:

@@ -77,9 +77,8 @@ def _facts(settings: HostSettings, vm: query.Definition, host_facts: _HostFacts)
     vcpus, memory_mib = readdomain.sizes(root)
     machines = [readdomain.system(definition_root).machine for definition_root in roots]
     is_running = vm.state in ("running", "paused")
-    pools, next_disks = host_facts["pools"], _find_next_disks(roots)
-    disks_left = [disk for disk in next_disks if _stays_behind(settings, disk, pools)]
-    next_paths = [disk["path"] for disk in next_disks if disk not in disks_left]
+    pools = host_facts["pools"]
+    paths_left, needed_paths = _split_next_disks(settings, roots, pools)
     sources = [
         disk_source
         for disk_source in readdomain.disk_sources(root)
@@ -111,19 +110,14 @@ def _facts(settings: HostSettings, vm: query.Definition, host_facts: _HostFacts)
             *_obstacles(vm, host_facts, is_running=is_running),
             *_snapshot_obstacles(host_facts["snapshots"].get(name, []), sources, is_running),
             *_disk_obstacles(disks),
-            *(
-                f"its definition has the disk {disk['path']}, without which it runs; attach that, "
-                "or take it out of the definition"
-                for disk in disks_left
-            ),
+            *map(_next_disk_obstacle, paths_left),
             *hostdependencies.obstacles(settings, root, is_running=is_running),
         ],
         nvram=_firmware(settings, root, is_running),
         files=_union(
             [
                 *_host_files(roots, is_running),
-                # Media and shared disks from the next start on.
-                [path for path in next_paths if path.startswith("/")],
+                needed_paths,
             ]
         ),
         autostart=name in host_facts["autostart"],
@@ -304,11 +298,31 @@ def _disk_obstacles(disks: Iterable[DiskFacts]) -> Iterator[str]:
             )
 
 
-def _find_next_disks(roots: Sequence[ET.Element]) -> list[dict[str, Any]]:
-    """Return the disks that a VM has only from its next start on."""
+def _split_next_disks(
+    settings: HostSettings, roots: Sequence[ET.Element], pools: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[str], list[str]]:
+    """
+    Return paths of disks that a VM has only from its next start on: those that would stay behind,
+    and those of media and shared disks, which the target must have.
+    """
     running_paths = {disk["path"] for disk in readdomain.disk_sources(roots[0])}
-    next_disks = [disk for root in roots[1:] for disk in readdomain.disk_sources(root)]
-    return [disk for disk in next_disks if disk["path"] and disk["path"] not in running_paths]
+    paths_left, needed_paths = list[str](), list[str]()
+    for disk in (disk for root in roots[1:] for disk in readdomain.disk_sources(root)):
+        path = disk["path"]
+        if not path or path in running_paths:
+            continue
+        if _stays_behind(settings, disk, pools):
+            paths_left.append(path)
+        elif path.startswith("/"):
+            needed_paths.append(path)
+    return paths_left, needed_paths
+
+
+def _next_disk_obstacle(path: str) -> str:
+    return (
+        f"its definition has the disk {path}, without which it runs; attach that, or take it out "
+        "of the definition"
+    )
 
 
 def _stays_behind(

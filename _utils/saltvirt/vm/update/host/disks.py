@@ -9,9 +9,9 @@ from typing import Any
 from saltvirt.core import model
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.units import MIB, human
+from saltvirt.vm.diskbus import find_bus
 from saltvirt.vm.update.host import listed
 from saltvirt.xml.domain import disk, remote
-from saltvirt.xml.domain.diskbus import find_bus
 from saltvirt.xml.edit import devicematch
 
 # Suffixes of a disk's file or volume, after the VM's and the disk's names.

@@ -5,11 +5,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from saltvirt.vm import diskbus
 from saltvirt.vm.update.host import listed
 from saltvirt.vm.update.host.listed import DeviceKind
 from saltvirt.vm.update.host.plan import Plan
 from saltvirt.vm.update.host.request import Request
-from saltvirt.xml.domain import controller, disk, diskbus, memory, nic, vcpu
+from saltvirt.xml.domain import controller, disk, memory, nic, vcpu
 from saltvirt.xml.edit import amend, devicematch
 
 ATTACH, DETACH, UPDATE = "attached", "detached", "updated"
@@ -74,24 +75,31 @@ def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
         waits.discard("cpu")
     if memory_kib is not None and _is_size_alone(running, plan, request.mem):
         waits.discard("mem")
-    steps: list[Step] = []
-    for kind, find_steps in _STEPS.items():
-        if getattr(request, kind.argument) is None:
-            continue
-        running_devices, new_devices = kind.by_name(running), kind.by_name(plan.root)
-        for name in dict.fromkeys([*running_devices, *new_devices]):
-            device_steps = find_steps(name, running_devices.get(name), new_devices.get(name))
-            steps += device_steps or ()
-            if device_steps is None:
-                waits.add(kind.argument)
+    steps, waiting_lists = _find_steps(running, plan.root, request)
     order = [DETACH, ATTACH, UPDATE]
     return Live(
         steps=tuple(sorted(steps, key=lambda step: order.index(step.how))),
         controllers=tuple(_controllers(running, steps)),
         vcpus=vcpus,
         memory_kib=memory_kib,
-        waits=tuple(sorted(waits)),
+        waits=tuple(sorted(waits | waiting_lists)),
     )
+
+
+def _find_steps(
+    running: ET.Element, new_root: ET.Element, request: Request
+) -> tuple[list[Step], set[str]]:
+    """Return the steps for the devices of a call, and the arguments of those that must wait."""
+    steps, waits = list[Step](), set[str]()
+    for kind, find in _STEPS.items():
+        if getattr(request, kind.argument) is None:
+            continue
+        running_devices, new_devices = kind.by_name(running), kind.by_name(new_root)
+        for name in dict.fromkeys([*running_devices, *new_devices]):
+            device_steps = find(name, running_devices.get(name), new_devices.get(name))
+            steps += device_steps or ()
+            waits |= {kind.argument} if device_steps is None else set()
+    return steps, waits
 
 
 def _controllers(running_root: ET.Element, steps: Sequence[Step]) -> Iterator[Step]:

@@ -63,21 +63,7 @@ def decide(
         The MiB that the disks may take in addition.
     """
     root, changed_arguments = copy.deepcopy(definition), []
-
-    def put_disks(root: ET.Element, _request: Request) -> None:
-        seeds = [element for element in amend.devices(root, "disk") if devicematch.is_seed(element)]
-        amend.put_devices(root, "disk", [*copy.deepcopy(list(disks or ())), *seeds])
-        controller.complete(root)
-
-    def put_host_devices(root: ET.Element, _request: Request) -> None:
-        devices.host_devices(root, host_devices or ())
-
-    changes = {
-        name: change for name, change in _CHANGES.items() if getattr(request, name) is not None
-    }
-    changes |= {} if disks is None else {"disks": put_disks}
-    changes |= {} if host_devices is None else {"host_devices": put_host_devices}
-    for name, change in changes.items():
+    for name, change in _find_changes(request, disks, host_devices).items():
         root_before = copy.deepcopy(root)
         with arguments.shape_errors(name):
             change(root, request)
@@ -94,6 +80,28 @@ def decide(
     return Plan(
         root=root, changed=() if amend.is_identical(definition, root) else tuple(changed_arguments)
     )
+
+
+def _find_changes(
+    request: Request,
+    disks: Sequence[ET.Element] | None,
+    host_devices: Sequence[hostdev.Hostdev] | None,
+) -> dict[str, _Change]:
+    """Return the changes that a call asks for, by its arguments."""
+
+    def put_disks(root: ET.Element, _request: Request) -> None:
+        seeds = [element for element in amend.devices(root, "disk") if devicematch.is_seed(element)]
+        amend.put_devices(root, "disk", [*copy.deepcopy(list(disks or ())), *seeds])
+        controller.complete(root)
+
+    def put_host_devices(root: ET.Element, _request: Request) -> None:
+        devices.host_devices(root, host_devices or ())
+
+    return {
+        **{name: change for name, change in _CHANGES.items() if getattr(request, name) is not None},
+        **({} if disks is None else {"disks": put_disks}),
+        **({} if host_devices is None else {"host_devices": put_host_devices}),
+    }
 
 
 def _memory(root: ET.Element, request: Request) -> None:

@@ -54,11 +54,7 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
             raise not_built_error(call, out.failed, out.to_dict(), advice)
         for name in claims.keys() - deploy_plan.plan.hosts.keys():
             claims.pop(name).stack.close()
-        for request in deploy_plan.names.new:
-            if host := deploy_plan.plan.hosts.get(request.name):
-                answers = deploy_plan.hosts.answers
-                deploy.tell_of_nat(cloud, request.requirements, answers[host])
-                break
+        _tell_of_nat(cloud, deploy_plan)
         builds = Builds(cloud, call, deploy_plan, claims)
         builds.build_all(out)
         if call.terms.wait and not (call.all_or_nothing and out.failed):
@@ -68,6 +64,14 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
     if out.failed:
         raise not_built_error(call, out.failed, out.to_dict(), describe_next_step(call, out))
     return out.to_dict()
+
+
+def _tell_of_nat(cloud: Cloud, deploy_plan: DeployPlan) -> None:
+    """Show the limits of NAT once, if the first VM uses it."""
+    for request in deploy_plan.names.new:
+        if host := deploy_plan.plan.hosts.get(request.name):
+            deploy.tell_of_nat(cloud, request.requirements, deploy_plan.hosts.answers[host])
+            return
 
 
 def _refuse_reserved(cloud: Cloud, call: Call) -> None:

@@ -3,9 +3,9 @@
 import pytest
 from saltvirt.core.errors import BadArgument
 from saltvirt.vm import profiles
+from saltvirt.vm.diskbus import BUSES, default_bus, find_bus
 from saltvirt.vm.update.host import live
 from saltvirt.xml.domain.disk import Disk
-from saltvirt.xml.domain.diskbus import BUSES, default_bus, find_bus
 
 
 @pytest.mark.parametrize("bus", BUSES.values(), ids=BUSES.get)
