@@ -55,7 +55,7 @@ def start(uri=None, tag_prefix=_PREFIX, filters=None):
         prefix = _PREFIX if tag_prefix is None else arguments.text("tag_prefix", tag_prefix)
         events.watch(libvirt_uri, eventkinds.chosen(filters), prefix, _sender())
     except VirtError as error:
-        log.error("engine libvirt_events has nothing to do: %s; then restart this Salt", error)
+        log.error("engine libvirt_events cannot start: %s; correct this, then restart Salt", error)
         # If this function returned, Salt would restart it again and again with the same error.
         threading.Event().wait()
 

@@ -5,17 +5,16 @@ Mount a guest's disk through libguestfs: the host's kernel parses none of its fi
 """
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-guestmount = Later("saltvirt.seeding.offline.guestmount")
-storage = Later("saltvirt.storage.diskpaths")
-written = Later("saltvirt.storage.writeguard")
+with lazy_imports():
+    from saltvirt.seeding.offline import guestmount
+    from saltvirt.storage import diskpaths, writeguard
 
-
-def __virtual__():
-    """Load everywhere; calls fail on a host without guestmount."""
-    return True
+__virtual__ = hostmodule.load_everywhere
+_module = hostmodule.HostModule(globals())
 
 
 def mount(location, access="rw", root=None):
@@ -41,9 +40,9 @@ def mount(location, access="rw", root=None):
         salt hyper1 guestfs.umount /srv/guest
     """
     arguments.text("location", location)
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
+    settings = _module.settings()
     # Read-only access cannot damage the disk.
-    opener = storage if access == "ro" else written
+    opener = diskpaths if access == "ro" else writeguard
     fmt = opener.opened_format(settings, location)
     return guestmount.mount(settings, location, fmt, access, root)
 
@@ -68,7 +67,7 @@ def umount(name, disk=None, force=False):
         salt hyper1 guestfs.mount /srv/debian.qcow2 ro root=/srv/guest
         salt hyper1 guestfs.umount /srv/guest
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
+    settings = _module.settings()
     mount_folder = arguments.text("name", name)
     return guestmount.umount(settings, mount_folder, force=arguments.boolean("force", force))
 

@@ -9,28 +9,25 @@ from pathlib import Path
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument, StorageError
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-clone = Later("saltvirt.storage.images.clone")
-room = Later("saltvirt.core.writelimit")
-tool = Later("saltvirt.storage.images.tool")
-units = Later("saltvirt.core.units")
-validation = Later("saltvirt.storage.images.validation")
+with lazy_imports():
+    from saltvirt.core import units, writelimit
+    from saltvirt.storage.images import clone, tool, validation
+
+__virtual__ = hostmodule.load_everywhere
+_module = hostmodule.HostModule(globals())
 
 _FORMATS = ("qcow2", "raw", "vmdk", "vdi", "vpc", "vhdx")
-
-
-def __virtual__():
-    """Load everywhere; calls fail on a host without qemu-img."""
-    return True
 
 
 def _new(argument, path, fmt):
     if fmt not in _FORMATS:
         raise BadArgument("fmt", f"{fmt!r}; one of {', '.join(_FORMATS)}")
     if not Path(arguments.text(argument, path)).is_absolute() or not Path(path).parent.is_dir():
-        raise BadArgument(argument, f"{path!r} is not an absolute path in a folder that is there")
+        raise BadArgument(argument, f"{path!r} is not an absolute path in an existing folder")
     # Also a dangling link: qemu-img would write to its target as root.
     if os.path.lexists(path):
         raise StorageError(f"{path} exists already; remove it or choose another name")
@@ -89,8 +86,8 @@ def convert(orig, dest, fmt):
     """
     _new("dest", dest, fmt)
     validated = validation.validate(arguments.text("orig", orig))
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    meter = room.from_settings(settings).meter(orig, Path(dest).parent)
+    settings = _module.settings()
+    meter = writelimit.from_settings(settings).meter(orig, Path(dest).parent)
     with clone.remove_on_failure(dest):
         tool.convert(orig, validated.format, dest, fmt, meter)
     return True

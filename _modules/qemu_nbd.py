@@ -8,23 +8,23 @@ An untrusted disk can crash or take over the host this way: all functions need
 """
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-hostmount = Later("saltvirt.seeding.offline.hostmount")
-method = Later("saltvirt.seeding.seedmethod")
-undo = Later("saltvirt.core.undo")
-written = Later("saltvirt.storage.writeguard")
+with lazy_imports():
+    from saltvirt.core import undo
+    from saltvirt.seeding import seedmethod
+    from saltvirt.seeding.offline import hostmount
+    from saltvirt.storage import writeguard
 
-
-def __virtual__():
-    """Load everywhere; calls fail on a host without qemu-nbd."""
-    return True
+__virtual__ = hostmodule.load_everywhere
+_module = hostmodule.HostModule(globals())
 
 
 def _settings():
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    method.refuse_host_mount(settings)
+    settings = _module.settings()
+    seedmethod.refuse_host_mount(settings)
     return settings
 
 
@@ -45,7 +45,7 @@ def connect(image):
         salt hyper1 qemu_nbd.connect /srv/debian.qcow2
     """
     settings, image = _settings(), arguments.text("image", image)
-    return hostmount.connect(image, written.opened_format(settings, image))
+    return hostmount.connect(image, writeguard.opened_format(settings, image))
 
 
 def mount(nbd, root=None):
@@ -89,7 +89,7 @@ def init(image, root=None):
     """
     settings, image = _settings(), arguments.text("image", image)
     with undo.on_failure() as steps:
-        device = hostmount.connect(image, written.opened_format(settings, image))
+        device = hostmount.connect(image, writeguard.opened_format(settings, image))
         steps.undo_with(hostmount.disconnect, device)
         return hostmount.mount_device(settings, device, root)
 

@@ -9,18 +9,16 @@ A disk is opened in libguestfs' appliance, never mounted by the host, unless the
 
 from saltvirt.core import arguments
 from saltvirt.core.options import optionguard
-from saltvirt.core.salt import compat
-from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-existing = Later("saltvirt.seeding.existing")
+with lazy_imports():
+    from saltvirt.seeding import existing
+
+__virtual__ = hostmodule.load_everywhere
+_module = hostmodule.HostModule(globals())
 
 __func_alias__ = {"apply_": "apply"}
-
-
-def __virtual__():
-    """Load everywhere: no libvirt is needed."""
-    return True
 
 
 def apply_(
@@ -67,7 +65,7 @@ def apply_(
         salt hyper1 seed.apply /srv/salt-images/web9_system.qcow2 id_=web9 prep_install=True
         salt hyper1 virt.purge web9
     """
-    context = Context.of(__opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar)
+    context = _module.context(asks_master=True)
     existing.apply(
         context,
         arguments.text("path", path),
@@ -107,7 +105,7 @@ def mkconfig(config=None, tmp=None, id_=None, approve_key=True, pub_key=None, pr
         salt hyper1 seed.mkconfig tmp=/srv/seed-web9 id_=web9
         salt hyper1 file.remove /srv/seed-web9
     """
-    context = Context.of(__opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar)
+    context = _module.context(asks_master=True)
     keys = (pub_key, priv_key)
     return existing.mkconfig(context, config, tmp, id_, keys, approve_key=approve_key)
 
@@ -130,7 +128,7 @@ def prep_bootstrap(mpt):
         salt hyper1 seed.prep_bootstrap /srv/web9-root
         salt hyper1 file.remove /srv/web9-root
     """
-    context = Context.of(__opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar)
+    context = _module.context(asks_master=True)
     return list(existing.prep_bootstrap(context, arguments.text("mpt", mpt)))
 
 

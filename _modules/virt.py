@@ -7,37 +7,26 @@ Sizes are in MiB by default. ``connection``, ``username`` and ``password`` of ev
 override ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt.core import arguments, errors
+from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt import compat
-from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-create = Later("saltvirt.vm.create.host.create")
-lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
-power = Later("saltvirt.libvirt.domains.power")
-removal = Later("saltvirt.vm.purge.host.purge")
-sharing = Later("saltvirt.storage.sharing")
-spec = Later("saltvirt.vm.spec")
-startlock = Later("saltvirt.vm.power.host.startlock")
-upkeep = Later("saltvirt.libvirt.maintenance")
+with lazy_imports():
+    from saltvirt.libvirt import maintenance as upkeep
+    from saltvirt.libvirt.domains import lifecycle, power
+    from saltvirt.vm import spec
+    from saltvirt.vm.create.host import create
+    from saltvirt.vm.power.host import startlock
+    from saltvirt.vm.purge.host import purge
 
 __virtualname__ = "virt"
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 __func_alias__ = {"purge_": "purge"}
 
 
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _open_connection(function, keywords):
-    settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
-    return connect.open_connection(settings, readonly=False)
-
-
+@_module.reports_errors
 def init(name=None, cpu=None, mem=None, *values, **kwargs):
     """
     Create a VM on this host, seed it with a minion's identity and start it.
@@ -134,23 +123,13 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
         salt hyper1 virt.init centos1 2 512 salt://images/tiny.qcow2
         salt hyper1 virt.purge centos1
     """
-    report = kwargs.pop("report", False)
+    report, is_dry = kwargs.pop("report", False), kwargs.pop("dry_run", False)
+    work = create.show if arguments.boolean("dry_run", is_dry) else create.create
     override = {key: kwargs.pop(key) for key in config.CONNECTION if key in kwargs}
-    try:
-        is_dry = arguments.boolean("dry_run", kwargs.pop("dry_run", False))
-        work = create.show if is_dry else create.create
-        context = Context.of(
-            __opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar, **override
-        )
-        options = spec.options_by_name(values, kwargs)
-        deployment = spec.deployment(context.settings, name, cpu, mem, options)
-        order_context = context.reporting(name, "salt/virt/init", report) if report else context
-        return work(order_context, deployment)
-    except errors.VirtError as error:
-        if not report:
-            raise
-        __context__["retcode"] = 1
-        return error.to_dict()
+    context = _module.context(override, asks_master=True)
+    options = spec.options_by_name(values, kwargs)
+    deployment = spec.deployment(context.settings, name, cpu, mem, options)
+    return work(context.reporting(name, "salt/virt/init", report), deployment)
 
 
 def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwargs):
@@ -186,18 +165,15 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwar
 
         salt hyper1 virt.purge centos1
     """
-    replies = kwargs.pop("replies", None)
-    settings = config.for_call("virt.purge", kwargs, __opts__, __pillar__, __grains__)
     flags = {"dirs": arguments.boolean("dirs", dirs)}
     flags["removables"] = arguments.boolean("removables", removables)
     flags["only_made"] = arguments.boolean("only_made", only_made)
 
-    def purge(elsewhere):
-        with connect.open_connection(settings, readonly=False) as conn:
-            removal.purge(conn, settings, vm_, uuid=uuid, elsewhere=elsewhere, **flags)
+    def purge_vm(conn, settings, elsewhere):
+        purge.purge(conn, settings, vm_, uuid=uuid, elsewhere=elsewhere, **flags)
         return True
 
-    return sharing.run_or_ask(replies, purge)
+    return _module.run_or_ask("virt.purge", kwargs, purge_vm)
 
 
 def start(name, **kwargs):
@@ -216,9 +192,8 @@ def start(name, **kwargs):
 
         salt hyper1 virt.start centos1
     """
-    settings = config.for_call("virt.start", kwargs, __opts__, __pillar__, __grains__)
-    connection = connect.open_connection(settings, readonly=False)
-    with connection as conn, startlock.allow_start(conn, settings, name):
+    opened = _module.opened("virt.start", kwargs)
+    with opened as (conn, settings), startlock.allow_start(conn, settings, name):
         power.refuse(conn, name, "start")
         lifecycle.start(conn, name)
     return True
@@ -239,7 +214,7 @@ def stop(name, **kwargs):
 
         salt hyper1 virt.stop centos1
     """
-    with _open_connection("virt.stop", kwargs) as conn:
+    with _module.connection("virt.stop", kwargs) as conn:
         power.act(conn, name, "destroy")
     return True
 
@@ -260,7 +235,7 @@ def shutdown(vm_, **kwargs):
 
         salt hyper1 virt.shutdown centos1
     """
-    with _open_connection("virt.shutdown", kwargs) as conn:
+    with _module.connection("virt.shutdown", kwargs) as conn:
         power.act(conn, vm_, "shutdown")
     return True
 
@@ -280,7 +255,7 @@ def reboot(name, **kwargs):
 
         salt hyper1 virt.reboot centos1
     """
-    with _open_connection("virt.reboot", kwargs) as conn:
+    with _module.connection("virt.reboot", kwargs) as conn:
         power.act(conn, name, "reboot")
     return True
 
@@ -300,7 +275,7 @@ def reset(vm_, **kwargs):
 
         salt hyper1 virt.reset centos1
     """
-    with _open_connection("virt.reset", kwargs) as conn:
+    with _module.connection("virt.reset", kwargs) as conn:
         power.act(conn, vm_, "reset")
     return True
 
@@ -320,7 +295,7 @@ def pause(vm_, **kwargs):
 
         salt hyper1 virt.pause centos1
     """
-    with _open_connection("virt.pause", kwargs) as conn:
+    with _module.connection("virt.pause", kwargs) as conn:
         power.act(conn, vm_, "suspend")
     return True
 
@@ -340,7 +315,7 @@ def resume(vm_, **kwargs):
 
         salt hyper1 virt.resume centos1
     """
-    with _open_connection("virt.resume", kwargs) as conn:
+    with _module.connection("virt.resume", kwargs) as conn:
         power.act(conn, vm_, "resume")
     return True
 
@@ -360,7 +335,7 @@ def ctrl_alt_del(vm_, **kwargs):
 
         salt hyper1 virt.ctrl_alt_del centos1
     """
-    with _open_connection("virt.ctrl_alt_del", kwargs) as conn:
+    with _module.connection("virt.ctrl_alt_del", kwargs) as conn:
         power.act(conn, vm_, "ctrl_alt_del")
     return True
 
@@ -381,7 +356,7 @@ def maintenance(state="on"):
         salt hyper1 virt.maintenance on
         salt hyper1 virt.maintenance off
     """
-    return upkeep.set_flag(config.host_settings(__opts__, __pillar__, __grains__), state)
+    return upkeep.set_flag(_module.settings(), state)
 
 
 optionguard.modules(globals(), looks_if={"init": optionguard.flag_rule("dry_run")})

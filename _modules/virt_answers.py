@@ -11,34 +11,23 @@ file has the functions that each command calls on each host. ``connection``, ``u
 import dataclasses
 
 from saltvirt.core import arguments, wire
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-answering = Later("saltvirt.core.salt.answering")
-brief = Later("saltvirt.placement.brief")
-inspect = Later("saltvirt.vm.show.host.inspect")
-offering = Later("saltvirt.vm.show.host.offering")
-ordered = Later("saltvirt.core.salt.ordered")
-purging = Later("saltvirt.vm.purge.host.purge")
-query = Later("saltvirt.libvirt.domains.query")
-sending = Later("saltvirt.migration.host.sending")
-fileusers = Later("saltvirt.storage.fileusers")
-vmfilter = Later("saltvirt.core.vmfilter")
+with lazy_imports():
+    from saltvirt.core import vmfilter
+    from saltvirt.core.salt import answering, ordered
+    from saltvirt.libvirt.domains import query
+    from saltvirt.migration.host import sending
+    from saltvirt.placement import brief
+    from saltvirt.storage import fileusers
+    from saltvirt.vm.purge.host import purge
+    from saltvirt.vm.show.host import inspect, offering
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _open_connection(function, keywords):
-    return connect.open_connection(
-        config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
-    )
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def signed(order, small=False, **kwargs):
@@ -49,8 +38,7 @@ def signed(order, small=False, **kwargs):
         ``{"fun", "arg", "kwarg", "id"}``, or the same sealed for this minion. An order with an
         ``id`` runs once, and not after ``virt.refuse_order``.
     small
-        Compress large answers. Defaults to False, because masters of earlier releases cannot
-        unpack them.
+        Compress large answers, as the runner asks. Defaults to False.
 
     Only functions of ``virt`` and those that the runner needs are allowed, so that this function
     gives no caller more rights. Returns ``{"said", "signature"}``; errors are part of the answer.
@@ -67,7 +55,7 @@ def signed(order, small=False, **kwargs):
         __context__,
         str(kwargs.get("__pub_jid", "")),
         order,
-        lambda: config.host_settings(__opts__, __pillar__, __grains__),
+        lambda: _module.settings(),
         is_small=bool(small),
     )
 
@@ -88,7 +76,7 @@ def refuse_order(order_id):
 
         salt hyper1 virt.refuse_order 4f2c8a52c0f14de0a5f8a0a5f0f3b1c7
     """
-    return ordered.refuse(config.host_settings(__opts__, __pillar__, __grains__), order_id)
+    return ordered.refuse(_module.settings(), order_id)
 
 
 def presence(name, **kwargs):
@@ -110,8 +98,7 @@ def presence(name, **kwargs):
 
         salt hyper1 virt.presence centos1
     """
-    settings = config.for_call("virt.presence", kwargs, __opts__, __pillar__, __grains__)
-    with connect.open_connection(settings) as conn:
+    with _module.opened("virt.presence", kwargs, readonly=True) as (conn, settings):
         return wire.plain(inspect.presence(conn, settings, name))
 
 
@@ -133,9 +120,8 @@ def shared_files(name, **kwargs):
         salt hyper1 virt.shared_files centos1
     """
     is_whole = arguments.boolean("removables", kwargs.pop("removables", False))
-    settings = config.for_call("virt.shared_files", kwargs, __opts__, __pillar__, __grains__)
-    with connect.open_connection(settings) as conn:
-        return purging.find_shared_files(conn, settings, name, removables=is_whole)
+    with _module.opened("virt.shared_files", kwargs, readonly=True) as (conn, settings):
+        return purge.find_shared_files(conn, settings, name, removables=is_whole)
 
 
 def file_users(paths, uuid=None, **kwargs):
@@ -156,8 +142,7 @@ def file_users(paths, uuid=None, **kwargs):
 
         salt hyper1 virt.file_users '[/mnt/shared/web1_system.qcow2]'
     """
-    settings = config.for_call("virt.file_users", kwargs, __opts__, __pillar__, __grains__)
-    with connect.open_connection(settings) as conn:
+    with _module.opened("virt.file_users", kwargs, readonly=True) as (conn, settings):
         return wire.plain(fileusers.file_users(conn, settings, paths, uuid))
 
 
@@ -189,9 +174,8 @@ def host_info(moving=None, **kwargs):
 
         salt hyper1 virt.host_info
     """
-    settings = config.for_call("virt.host_info", kwargs, __opts__, __pillar__, __grains__)
     # The probe of KVM starts a guest, which a read-only connection may not.
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened("virt.host_info", kwargs) as (conn, settings):
         info = inspect.host_info(conn, settings)
         if moving in info.vms:
             migration_facts = sending.facts(conn, settings, moving)[moving]
@@ -220,10 +204,9 @@ def placement_facts(about=None, **kwargs):
 
         salt hyper1 virt.placement_facts '{nic: [default], disk: [default]}'
     """
-    settings = config.for_call("virt.placement_facts", kwargs, __opts__, __pillar__, __grains__)
     request = wire.argument("about", brief.Query, about or {})
     # The probe of KVM starts a guest, which a read-only connection may not.
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened("virt.placement_facts", kwargs) as (conn, settings):
         return wire.plain(offering.facts(conn, settings, __opts__["id"], request))
 
 
@@ -250,7 +233,7 @@ def vms(name=None, state=None, tag=None, fields=None, **kwargs):
         salt hyper1 virt.vms 'web*' state=running fields=mem,cpu
     """
     vm_filter = vmfilter.from_call(name, state, tag, fields)
-    with _open_connection("virt.vms", kwargs) as conn:
+    with _module.connection("virt.vms", kwargs, readonly=True) as conn:
         return inspect.vms(conn, vm_filter)
 
 
@@ -267,7 +250,7 @@ def full_info(**kwargs):
 
         salt hyper1 virt.full_info
     """
-    with _open_connection("virt.full_info", kwargs) as conn:
+    with _module.connection("virt.full_info", kwargs, readonly=True) as conn:
         return inspect.full_info(conn)
 
 
@@ -286,7 +269,7 @@ def vm_state(vm_=None, **kwargs):
 
         salt hyper1 virt.vm_state centos1
     """
-    with _open_connection("virt.vm_state", kwargs) as conn:
+    with _module.connection("virt.vm_state", kwargs, readonly=True) as conn:
         return query.states(conn) if vm_ is None else {vm_: query.state(conn, vm_)}
 
 
@@ -306,8 +289,7 @@ def migration_info(name=None):
 
         salt hyper1 virt.migration_info centos1
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened() as (conn, settings):
         facts = sending.facts(conn, settings, name)
     return wire.plain(facts if name is None else facts[name])
 

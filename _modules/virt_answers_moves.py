@@ -5,35 +5,27 @@ Functions that ``salt-run virt.migrate`` and ``virt.settle`` call on the two hos
 """
 
 from saltvirt.core import errors, wire
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-answering = Later("saltvirt.core.salt.answering")
-answers = Later("saltvirt.placement.answers")
-arrival = Later("saltvirt.migration.host.arrival")
-checks = Later("saltvirt.migration.host.arrivalchecks")
-departure = Later("saltvirt.migration.host.departure")
-files = Later("saltvirt.migration.host.incomingfiles")
-lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
-movefacts = Later("saltvirt.core.journal.movefacts")
-protocol = Later("saltvirt.core.protocol.moveprotocol")
-reach = Later("saltvirt.migration.host.peer")
-startlock = Later("saltvirt.vm.power.host.startlock")
-state = Later("saltvirt.migration.host.movestate")
+with lazy_imports():
+    from saltvirt.core.journal import movefacts
+    from saltvirt.core.protocol import moveprotocol
+    from saltvirt.core.salt import answering
+    from saltvirt.migration.host import (
+        arrival,
+        arrivalchecks,
+        departure,
+        incomingfiles,
+        movestate,
+        peer,
+    )
+    from saltvirt.placement import answers
 
 __virtualname__ = "virt"
-_OLD_MASTER = (
-    "is missing; this host has a newer version of Salt Virt than the master, so no VM moves here: "
-    "update the master with salt-run saltutil.sync_all"
-)
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def migrate_check(about, source=None):
@@ -57,7 +49,6 @@ def migrate_check(about, source=None):
         salt hyper2 virt.migrate_check \
             "$(salt hyper1 virt.migration_info centos1 --out=json | jq -c .hyper1)"
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
     is_single = isinstance(about, dict) and isinstance(about.get("disks"), list)
     shape = answers.MigrationInfo if is_single else dict[str, answers.MigrationInfo]
     about = wire.argument("about", shape, about)
@@ -65,14 +56,14 @@ def migrate_check(about, source=None):
     if reason:
         return [reason] if is_single else {name: [reason] for name in about}
     may_tell = answering.is_ordered()
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened() as (conn, settings):
         if not is_single:
-            return checks.check_all(conn, settings, about, may_tell_paths=may_tell)
-        reasons = checks.check(conn, settings, about, may_tell_paths=may_tell)
+            return arrivalchecks.check_all(conn, settings, about, may_tell_paths=may_tell)
+        reasons = arrivalchecks.check(conn, settings, about, may_tell_paths=may_tell)
     if source:
-        reach.refuse_strange("source", source)
+        peer.refuse_strange("source", source)
         try:
-            reach.refuse_unreachable(source)
+            peer.refuse_unreachable(source)
         except errors.VirtError as exc:
             reasons.append(str(exc))
     return reasons
@@ -100,25 +91,23 @@ def migrate_begin(name, token, target):
         salt hyper1 virt.migrate_step centos1 t1 cancel seen=planned
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
-    reach.refuse_strange("target", target)
-    context = Context.of(__opts__, __pillar__, __grains__, __salt__)
+    peer.refuse_strange("target", target)
+    context = _module.context()
     return wire.plain(departure.begin(context, name, str(token), target))
 
 
-def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=None):
+def migrate_prepare(about, images_sent=False, source=None, token=None):
     """
     Reserve room for an arriving VM, and make the files that receive its disks.
 
     about
         The answer of ``virt.migrate_begin`` or ``virt.migration_info``.
-    limit_s
-        Ignored, from an older release: the reservation lasts until the move is settled.
     images_sent
         Continue after virt.migrate_push, after a check of the sent images. Defaults to False.
     source
         The VM's present host; its libvirt must also accept this host. Defaults to no check.
     token
-        The token of virt.migrate_begin; runners of older releases omit it, and are refused.
+        The token of virt.migrate_begin; a call without it is refused.
 
     Returns ``{"images": {digest: path}, "present": [path], "token": str}``: images that must be
     sent first, and media that exist here already. Undo: salt-run virt.settle NAME.
@@ -134,15 +123,15 @@ def migrate_prepare(about, limit_s=None, images_sent=False, source=None, token=N
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
     if token is None:
-        raise errors.BadArgument("token", _OLD_MASTER)
+        raise errors.BadArgument("token", "is missing; salt-run virt.migrate passes one")
     if source:
-        reach.refuse_strange("source", source)
-    context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
+        peer.refuse_strange("source", source)
+    context, token = _module.context(), str(token)
     moving = arrival.parse_migration_info(context, about)
     if images_sent:
         return arrival.resume(context, moving, token)
     if source:
-        reach.refuse_unreachable(source)
+        peer.refuse_unreachable(source)
     return arrival.prepare(context, moving, token, source)
 
 
@@ -166,19 +155,12 @@ def migration_state(name=None, token=None, uuid=None, paths=None):
 
         salt hyper1 virt.migration_state
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
     if name is None or token is None:
-        records = state.read_moves(settings)
-        return wire.plain(
-            records
-            if name is None
-            else {
-                record_name: records[record_name] for record_name in records if record_name == name
-            }
-        )
+        records = movestate.read_moves(_module.settings())
+        return wire.plain({vm: rows for vm, rows in records.items() if name in (None, vm)})
     paths = None if paths is None else wire.argument("paths", list[str], paths)
-    with connect.open_connection(settings, readonly=False) as conn:
-        return wire.plain(state.read_state(conn, settings, name, str(token), uuid, paths))
+    with _module.opened() as (conn, settings):
+        return wire.plain(movestate.read_state(conn, settings, name, str(token), uuid, paths))
 
 
 def migrate_step(
@@ -229,20 +211,20 @@ def migrate_step(
         salt hyper1 virt.migrate_step centos1 t1 cancel seen=planned
         salt hyper1 virt.migrate_step centos1 t1 forget
     """
-    context, token = Context.of(__opts__, __pillar__, __grains__, __salt__), str(token)
+    context, token = _module.context(), str(token)
     if keeper is not None:
-        reach.refuse_strange("keeper", keeper)
+        peer.refuse_strange("keeper", keeper)
     options = {
-        protocol.CANCEL: {"seen": seen, "is_refused": is_refused, "is_lost": is_lost},
-        protocol.GIVE_WAY: {"keeper": keeper},
-        protocol.ARRIVE: {"is_handed": is_handed},
-        protocol.DROP: {"is_lost": is_lost},
-        protocol.LET_GO: {"keeper": keeper},
+        moveprotocol.CANCEL: {"seen": seen, "is_refused": is_refused, "is_lost": is_lost},
+        moveprotocol.GIVE_WAY: {"keeper": keeper},
+        moveprotocol.ARRIVE: {"is_handed": is_handed},
+        moveprotocol.DROP: {"is_lost": is_lost},
+        moveprotocol.LET_GO: {"keeper": keeper},
     }.get(step, {})
-    if step in protocol.ON_SOURCE:
+    if step in moveprotocol.ON_SOURCE:
         return departure.step(context, name, token, step, **options)
-    if step not in protocol.ON_TARGET:
-        step_names = ", ".join((*protocol.ON_SOURCE, *protocol.ON_TARGET))
+    if step not in moveprotocol.ON_TARGET:
+        step_names = ", ".join((*moveprotocol.ON_SOURCE, *moveprotocol.ON_TARGET))
         raise errors.BadArgument("step", f"{step!r}; one of {step_names}")
     noted = wire.argument("noted", movefacts.Noted, noted or {})
     return arrival.step(context, name, token, step, noted=noted, **options)
@@ -267,37 +249,14 @@ def migrate_push(name, target, images):
 
         salt hyper1 virt.migrate_push centos1 hyper2 '{}'
     """
-    reach.refuse_strange("target", target)
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    reach.send_files(settings, target, files.image_paths(settings, images))
+    peer.refuse_strange("target", target)
+    settings = _module.settings()
+    peer.send_files(settings, target, incomingfiles.image_paths(settings, images))
     return True
-
-
-def migrate_forget(name):
-    """
-    Return whether an arriving VM is defined here; kept from an older release.
-
-    name
-        The VM's name.
-
-    It no longer removes anything, because only both hosts together know whether that is safe. Fails
-    if a move of the VM is not settled, and names ``salt-run virt.settle``, which asks both.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper2 virt.migrate_forget centos1
-    """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    startlock.refuse_moving(settings, name)
-    with connect.open_connection(settings) as conn:
-        return lifecycle.is_defined(conn, name)
 
 
 optionguard.modules(
     globals(),
-    harmless="migrate_forget",
     finishes="migrate_step migrate_push",
     finishes_if={"migrate_prepare": optionguard.flag_rule("images_sent")},
 )

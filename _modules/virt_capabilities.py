@@ -9,26 +9,17 @@ Show the capabilities of this hypervisor and its guests.
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-capabilities_ = Later("saltvirt.xml.node.capabilities")
-capable = Later("saltvirt.libvirt.capable")
+with lazy_imports():
+    from saltvirt.libvirt import capable
+    from saltvirt.xml.node import capabilities as capabilities_
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _open_connection(function, keywords):
-    settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
-    # libvirt probes QEMU, which a read-only connection may not.
-    return connect.open_connection(settings, readonly=False)
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def capabilities(**kwargs):
@@ -46,7 +37,7 @@ def capabilities(**kwargs):
 
         salt hyper1 virt.capabilities
     """
-    with _open_connection("virt.capabilities", kwargs) as conn:
+    with _module.connection("virt.capabilities", kwargs) as conn:
         return capable.read_host_capabilities(conn)
 
 
@@ -70,7 +61,7 @@ def domain_capabilities(emulator=None, arch=None, machine=None, domain=None, **k
 
         salt hyper1 virt.domain_capabilities arch=x86_64 machine=q35
     """
-    with _open_connection("virt.domain_capabilities", kwargs) as conn:
+    with _module.connection("virt.domain_capabilities", kwargs) as conn:
         return capable.read_domain_capabilities(conn, emulator, arch, machine, domain)
 
 
@@ -86,7 +77,7 @@ def all_capabilities(**kwargs):
 
         salt hyper1 virt.all_capabilities
     """
-    with _open_connection("virt.all_capabilities", kwargs) as conn:
+    with _module.connection("virt.all_capabilities", kwargs) as conn:
         return capable.read_all_capabilities(conn)
 
 
@@ -113,7 +104,7 @@ def cpu_baseline(full=False, migratable=False, out="libvirt", **kwargs):
         raise BadArgument("out", f"{out!r}; libvirt or salt")
     is_full = arguments.boolean("full", full)
     is_migratable = arguments.boolean("migratable", migratable)
-    with _open_connection("virt.cpu_baseline", kwargs) as conn:
+    with _module.connection("virt.cpu_baseline", kwargs) as conn:
         xml = capable.baseline(conn, is_full=is_full, is_migratable=is_migratable)
     return capabilities_.cpu_summary(xml) if out == "salt" else xml
 

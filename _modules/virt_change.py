@@ -6,20 +6,15 @@ Change a VM's definition and, as far as possible, the running VM.
 
 from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-do = Later("saltvirt.vm.update.host.apply")
-request = Later("saltvirt.vm.update.host.request")
+with lazy_imports():
+    from saltvirt.vm.update.host import apply, request
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def update(
@@ -122,8 +117,8 @@ def update(
     options = {key: value for key, value in locals().items() if key not in ("name", "kwargs")}
     optionguard.refuse_change(globals(), is_look=arguments.boolean("test", test))
     override = config.connection("virt.update", kwargs)
-    context = Context.of(__opts__, __pillar__, __grains__, __salt__, **override)
-    return do.update(context, request.from_call(context.settings, name, options))
+    context = _module.context(override)
+    return apply.update(context, request.from_call(context.settings, name, options))
 
 
 optionguard.modules(globals(), itself="update")

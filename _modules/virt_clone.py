@@ -4,24 +4,20 @@ Clone VMs.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.core import arguments, errors
+from saltvirt.core import arguments
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt import compat
-from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-cloning = Later("saltvirt.vm.clone.host.cloning")
+with lazy_imports():
+    from saltvirt.vm.clone.host import cloning
 
 __virtualname__ = "virt"
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
+@_module.reports_errors
 def clone(source, name, dry_run=False, **kwargs):
     """
     Make a VM that is a full copy of a stopped one, with a minion's identity of its own.
@@ -68,18 +64,9 @@ def clone(source, name, dry_run=False, **kwargs):
     """
     report = kwargs.pop("report", False)
     override = {key: kwargs.pop(key) for key in config.CONNECTION if key in kwargs}
-    try:
-        work = cloning.show if arguments.boolean("dry_run", dry_run) else cloning.create
-        context = Context.of(
-            __opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar, **override
-        )
-        ordered = context.reporting(name, "salt/virt/init", report) if report else context
-        return work(ordered, source, name, kwargs)
-    except errors.VirtError as error:
-        if not report:
-            raise
-        __context__["retcode"] = 1
-        return error.to_dict()
+    work = cloning.show if arguments.boolean("dry_run", dry_run) else cloning.create
+    context = _module.context(override, asks_master=True)
+    return work(context.reporting(name, "salt/virt/init", report), source, name, kwargs)
 
 
 optionguard.modules(globals())

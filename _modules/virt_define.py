@@ -4,25 +4,20 @@ Define and start VMs from libvirt's own XML.
 .. versionadded:: 1.0.0
 """
 
-from pathlib import Path
+from saltvirt.core import arguments
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-from saltvirt.core import arguments, errors
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
-
-existing = Later("saltvirt.vm.create.host.existing")
-lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
-purge = Later("saltvirt.vm.purge.host.purge")
-startlock = Later("saltvirt.vm.power.host.startlock")
+with lazy_imports():
+    from saltvirt.libvirt.domains import lifecycle
+    from saltvirt.vm.create.host import existing
+    from saltvirt.vm.power.host import startlock
+    from saltvirt.vm.purge.host import purge
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def undefine(vm_, managed_save=False, snapshots=False, **kwargs):
@@ -51,8 +46,7 @@ def undefine(vm_, managed_save=False, snapshots=False, **kwargs):
 
         salt hyper1 virt.undefine centos1
     """
-    settings = config.for_call("virt.undefine", kwargs, __opts__, __pillar__, __grains__)
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened("virt.undefine", kwargs) as (conn, settings):
         purge.undefine(
             conn,
             settings,
@@ -82,9 +76,8 @@ def define_xml_str(xml, **kwargs):
         salt hyper1 virt.undefine d9
     """
     arguments.text("xml", xml)
-    settings = config.for_call("virt.define_xml_str", kwargs, __opts__, __pillar__, __grains__)
-    connection = connect.open_connection(settings, readonly=False)
-    with connection as conn, startlock.allow_defining(conn, settings, xml):
+    opened = _module.opened("virt.define_xml_str", kwargs)
+    with opened as (conn, settings), startlock.allow_defining(conn, settings, xml):
         existing.adopt(conn, lifecycle.define(conn, xml))
     return True
 
@@ -104,7 +97,7 @@ def define_xml_path(path, **kwargs):
 
         salt hyper1 virt.define_xml_path /srv/d9.xml
     """
-    return define_xml_str(_text(path), **kwargs)
+    return define_xml_str(hostmodule.read_file("path", path), **kwargs)
 
 
 def create_xml_str(xml, **kwargs):
@@ -125,9 +118,8 @@ def create_xml_str(xml, **kwargs):
         salt hyper1 virt.stop d8
     """
     arguments.text("xml", xml)
-    settings = config.for_call("virt.create_xml_str", kwargs, __opts__, __pillar__, __grains__)
-    connection = connect.open_connection(settings, readonly=False)
-    with connection as conn, startlock.allow_creation(conn, settings, xml):
+    opened = _module.opened("virt.create_xml_str", kwargs)
+    with opened as (conn, settings), startlock.allow_creation(conn, settings, xml):
         lifecycle.create_transient(conn, xml)
     return True
 
@@ -147,14 +139,7 @@ def create_xml_path(path, **kwargs):
 
         salt hyper1 virt.create_xml_path /srv/d8.xml
     """
-    return create_xml_str(_text(path), **kwargs)
-
-
-def _text(path):
-    try:
-        return Path(arguments.text("path", path)).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise errors.BadArgument("path", f"{path}: {exc}") from exc
+    return create_xml_str(hostmodule.read_file("path", path), **kwargs)
 
 
 optionguard.modules(globals())

@@ -8,27 +8,18 @@ A host's part in ``salt-run virt.doctor``, and its trash.
 """
 
 from saltvirt.core import arguments, wire
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-bins = Later("saltvirt.storage.trash")
-facts = Later("saltvirt.checks.doctor.host.facts")
-mend = Later("saltvirt.checks.doctor.host.mend")
-putaway = Later("saltvirt.storage.putaway")
-sharing = Later("saltvirt.storage.sharing")
+with lazy_imports():
+    from saltvirt.checks.doctor.host import facts, mend
+    from saltvirt.storage import putaway
+    from saltvirt.storage import trash as bins
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _settings(function, keywords):
-    return config.for_call(function, keywords, __opts__, __pillar__, __grains__)
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def doctor_facts(**kwargs):
@@ -45,8 +36,7 @@ def doctor_facts(**kwargs):
 
         salt hyper1 virt.doctor_facts
     """
-    settings = _settings("virt.doctor_facts", kwargs)
-    with connect.open_connection(settings) as conn:
+    with _module.opened("virt.doctor_facts", kwargs, readonly=True) as (conn, settings):
         return wire.plain(facts.read_host_facts(conn, __opts__, settings))
 
 
@@ -67,8 +57,7 @@ def doctor_mend(wanted, **kwargs):
         salt hyper1 virt.doctor_mend '{lock: []}'
     """
     leftovers = wire.argument("wanted", dict[str, list[str]], wanted)
-    settings = _settings("virt.doctor_mend", kwargs)
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened("virt.doctor_mend", kwargs) as (conn, settings):
         return mend.mend(conn, settings, leftovers)
 
 
@@ -86,7 +75,7 @@ def trash(**kwargs):
 
         salt hyper1 virt.trash
     """
-    return bins.list_entries(_settings("virt.trash", kwargs))
+    return bins.list_entries(_module.settings("virt.trash", kwargs))
 
 
 def trash_put(path, **kwargs):
@@ -110,14 +99,11 @@ def trash_put(path, **kwargs):
 
         salt hyper1 virt.trash_put /srv/salt-images/left1_system.qcow2
     """
-    replies = kwargs.pop("replies", None)
-    settings = _settings("virt.trash_put", kwargs)
 
-    def put(elsewhere):
-        with connect.open_connection(settings) as conn:
-            return putaway.put(conn, settings, path, elsewhere)
+    def put(conn, settings, elsewhere):
+        return putaway.put(conn, settings, path, elsewhere)
 
-    return sharing.run_or_ask(replies, put)
+    return _module.run_or_ask("virt.trash_put", kwargs, put, readonly=True)
 
 
 def trash_restore(entry, **kwargs):
@@ -137,7 +123,7 @@ def trash_restore(entry, **kwargs):
 
         salt hyper1 virt.trash_restore trashed1-00000001
     """
-    settings = _settings("virt.trash_restore", kwargs)
+    settings = _module.settings("virt.trash_restore", kwargs)
     return bins.restore(settings, arguments.text("entry", entry))
 
 
@@ -156,7 +142,7 @@ def trash_empty(*entries, **kwargs):
 
         salt hyper1 virt.trash_empty
     """
-    return bins.empty(_settings("virt.trash_empty", kwargs), entries)
+    return bins.empty(_module.settings("virt.trash_empty", kwargs), entries)
 
 
 optionguard.modules(globals())

@@ -9,25 +9,17 @@ A guest is not trusted: its answers are validated, bounded and escaped, and only
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-guestagent = Later("saltvirt.libvirt.domains.guestagent")
-inguest = Later("saltvirt.vm.guest.host.inguest")
+with lazy_imports():
+    from saltvirt.libvirt.domains import guestagent
+    from saltvirt.vm.guest.host import inguest
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _open_connection(function, keywords):
-    settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
-    return connect.open_connection(settings, readonly=False)
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def guest_info(vm_, **kwargs):
@@ -50,7 +42,7 @@ def guest_info(vm_, **kwargs):
 
         salt hyper1 virt.guest_info centos1
     """
-    with _open_connection("virt.guest_info", kwargs) as conn:
+    with _module.connection("virt.guest_info", kwargs) as conn:
         return inguest.read_info(guestagent.Agent(conn, vm_))
 
 
@@ -86,7 +78,7 @@ def guest_exec(vm_, *command, **kwargs):
     stdin, timeout_s = kwargs.pop("stdin", None), kwargs.pop("timeout_s", 60)
     output_bytes = kwargs.pop("output_bytes", 65536)
     request = inguest.parse_command(command, stdin, timeout_s, output_bytes)
-    with _open_connection("virt.guest_exec", kwargs) as conn:
+    with _module.connection("virt.guest_exec", kwargs) as conn:
         result = inguest.run(guestagent.Agent(conn, vm_), request)
     if result.exit_code != 0:
         __context__["retcode"] = 1

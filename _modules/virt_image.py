@@ -6,24 +6,19 @@ Manage the cached images of this hypervisor.
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-cached = Later("saltvirt.storage.images.cachedimages")
-golden = Later("saltvirt.seeding.golden")
-shown = Later("saltvirt.storage.images.shownimages")
+with lazy_imports():
+    from saltvirt.seeding import golden
+    from saltvirt.storage.images import cachedimages, shownimages
 
 __virtualname__ = "virt"
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 _STEPS = ("begin", "look", "end")
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
 
 
 def images():
@@ -40,9 +35,8 @@ def images():
 
         salt hyper1 virt.images
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.open_connection(settings) as conn:
-        return shown.images(conn, settings)
+    with _module.opened(readonly=True) as (conn, settings):
+        return shownimages.images(conn, settings)
 
 
 def image_pull(image, saltenv="base", image_hash=None):
@@ -65,8 +59,8 @@ def image_pull(image, saltenv="base", image_hash=None):
 
         salt hyper1 virt.image_pull salt://images/tiny.qcow2
     """
-    context = Context.of(__opts__, __pillar__, __grains__, __salt__)
-    return cached.pull(context, image, saltenv, image_hash)
+    context = _module.context()
+    return cachedimages.pull(context, image, saltenv, image_hash)
 
 
 def image_prune(digests=None, dry_run=False, step=None):
@@ -92,21 +86,22 @@ def image_prune(digests=None, dry_run=False, step=None):
         salt hyper1 virt.image_prune dry_run=True
     """
     is_dry = arguments.boolean("dry_run", dry_run)
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
     if step not in (None, *_STEPS):
         raise BadArgument("step", f"{step!r}; one of {', '.join(_STEPS)}")
     if step and is_dry:
-        raise BadArgument("dry_run", "a step is done, or left out: only looking takes none")
+        raise BadArgument("dry_run", "step= cannot be combined with dry_run")
     requested_digests = arguments.names("digests", digests)
-    with connect.open_connection(settings) as conn:
+    with _module.opened(readonly=True) as (conn, settings):
         if step == "end":
-            return cached.end(conn, settings, requested_digests)
+            return cachedimages.end(conn, settings, requested_digests)
         if step == "begin":
-            return cached.begin(conn, settings, None if digests is None else requested_digests)
+            return cachedimages.begin(
+                conn, settings, None if digests is None else requested_digests
+            )
         if step == "look":
-            return cached.find_used(conn, settings, requested_digests)
-        return cached.prune(
-            conn, settings, cached.resolve_digests(settings, digests), is_dry=is_dry
+            return cachedimages.find_used(conn, settings, requested_digests)
+        return cachedimages.prune(
+            conn, settings, cachedimages.resolve_digests(settings, digests), is_dry=is_dry
         )
 
 
@@ -162,28 +157,13 @@ def image_build(
         salt hyper1 virt.image_build salt://images/tiny.qcow2 web install=False
         salt hyper1 file.remove /srv/salt-images/golden/web.qcow2
     """
-    options = {
-        "packages": packages,
-        "files": files,
-        "commands": commands,
-        "install": install,
-        "install_from": install_from,
-        "sysprep": sysprep,
-        "saltenv": saltenv,
-        "image_hash": image_hash,
-        "folder": folder,
-        "replace": replace,
-    }
-    context = Context.of(__opts__, __pillar__, __grains__, __salt__)
+    options = {k: v for k, v in locals().items() if k not in ("source", "name", "report")}
     return golden.build(
-        context.reporting(name, "salt/virt/image_build") if report else context,
-        source,
-        name,
-        options,
+        _module.context().reporting(name, "salt/virt/image_build", report), source, name, options
     )
 
 
 optionguard.modules(
     globals(),
-    finishes_if={"image_prune": lambda given: given.get("step") in ("look", "end")},
+    finishes_if={"image_prune": lambda keywords: keywords.get("step") in ("look", "end")},
 )

@@ -5,19 +5,15 @@ Store the master's authorization to submit a VM's minion key.
 """
 
 from saltvirt.core.options import optionguard
-from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-submission = Later("saltvirt.seeding.submission")
+with lazy_imports():
+    from saltvirt.seeding import submission
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load with the rest of ``virt``; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def authorized(name, token):
@@ -39,10 +35,10 @@ def authorized(name, token):
         salt-run virt.authorize web9 hyper1 # which calls virt.authorized there
         salt-run virt.unauthorize web9
     """
-    submission.keep_token(Context.of(__opts__, __pillar__, __grains__, __salt__), name, token)
+    submission.keep_token(_module.context(), name, token)
     return True
 
 
 optionguard.modules(
-    globals(), finishes_if={"authorized": lambda given: given.get("token", "") is None}
+    globals(), finishes_if={"authorized": lambda keywords: keywords.get("token", "") is None}
 )

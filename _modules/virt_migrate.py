@@ -4,35 +4,26 @@ Move VMs of this hypervisor to another; ``salt-run virt.migrate`` runs the whole
 .. versionadded:: 1.0.0
 """
 
-import logging
-
 from saltvirt.core import arguments, errors, wire
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.context import Context
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-departure = Later("saltvirt.migration.host.departure")
-diskvolumes = Later("saltvirt.libvirt.storage.diskvolumes")
-files = Later("saltvirt.migration.host.incomingfiles")
-inspect = Later("saltvirt.vm.show.host.inspect")
-jobs = Later("saltvirt.libvirt.domains.migrate")
-lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
-maintenance = Later("saltvirt.libvirt.maintenance")
-reach = Later("saltvirt.migration.host.peer")
-movespec = Later("saltvirt.migration.movespec")
-
-log = logging.getLogger(__name__)
+with lazy_imports():
+    from saltvirt.libvirt import maintenance
+    from saltvirt.libvirt.domains import lifecycle
+    from saltvirt.libvirt.domains import migrate as jobs
+    from saltvirt.libvirt.storage import diskvolumes
+    from saltvirt.migration import movespec
+    from saltvirt.migration.host import departure, incomingfiles, peer
+    from saltvirt.vm.show.host import inspect
 
 __virtualname__ = "virt"
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
+@_module.reports_errors
 def migrate(vm_, target, **kwargs):
     """
     Move a VM to another host; ``salt-run virt.migrate`` prepares that host first.
@@ -73,25 +64,15 @@ def migrate(vm_, target, **kwargs):
         salt-run virt.settle centos1
     """
     report, present, token = (kwargs.pop(key, None) for key in ("report", "present", "token"))
-    try:
-        reach.refuse_strange("target", target)
-        context = Context.of(__opts__, __pillar__, __grains__, __salt__)
-        options = movespec.of(context.settings, kwargs)
-        context = context.reporting(vm_, "salt/virt/migrate") if report else context
-        if token is None and present is not None:
-            raise errors.BadArgument(
-                "present",
-                "goes with a token; move it with salt-run virt.migrate, and update a "
-                "master that has an older version of Salt Virt: salt-run saltutil.sync_all",
-            )
-        if token is None:
-            return departure.move_unprepared(context, vm_, target, options)
+    peer.refuse_strange("target", target)
+    context = _module.context()
+    options = movespec.of(context.settings, kwargs)
+    context = context.reporting(vm_, "salt/virt/migrate", report)
+    if token is not None:
         return departure.send(context, vm_, token, target, options, present)
-    except errors.VirtError as error:
-        if not report:
-            raise
-        __context__["retcode"] = 1
-        return error.to_dict()
+    if present is not None:
+        raise errors.BadArgument("present", "needs a token; salt-run virt.migrate passes both")
+    return departure.move_unprepared(context, vm_, target, options)
 
 
 def hold(name, state="on"):
@@ -111,34 +92,9 @@ def hold(name, state="on"):
 
         salt hyper1 virt.hold centos1 on
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened() as (conn, settings):
         lifecycle.set_stay(conn, name, arguments.on_off("state", state))
     return True
-
-
-def stay(name, state="on"):
-    """
-    Call :func:`hold`; this is its old name.
-
-    name
-        The VM's name.
-    state
-        ``on`` (default) or ``off``.
-
-    .. deprecated:: 1.0.0
-        Use ``virt.hold``; the next release does not have this name.
-
-    Returns True.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt hyper1 virt.stay centos1 on
-    """
-    log.warning("virt.stay is deprecated and will be removed in the next release; use virt.hold")
-    return hold(name, state)
 
 
 def load(seconds=1):
@@ -156,7 +112,7 @@ def load(seconds=1):
 
         salt hyper1 virt.load
     """
-    with connect.open_connection(config.host_settings(__opts__, __pillar__, __grains__)) as conn:
+    with _module.opened(readonly=True) as (conn, _settings):
         return wire.plain(inspect.load(conn, arguments.whole_number("seconds", seconds, most=60)))
 
 
@@ -178,7 +134,7 @@ def evacuated(vms=None):
         salt hyper1 virt.evacuated
         salt hyper1 virt.evacuated "{centos1: null}"
     """
-    return maintenance.note_evacuated(config.host_settings(__opts__, __pillar__, __grains__), vms)
+    return maintenance.note_evacuated(_module.settings(), vms)
 
 
 def migrate_status(vm_):
@@ -198,7 +154,7 @@ def migrate_status(vm_):
 
         salt hyper1 virt.migrate_status centos1
     """
-    with connect.open_connection(config.host_settings(__opts__, __pillar__, __grains__)) as conn:
+    with _module.opened(readonly=True) as (conn, _settings):
         return jobs.status(conn, vm_)
 
 
@@ -217,8 +173,7 @@ def migrate_cancel(vm_):
 
         salt hyper1 virt.migrate_cancel centos1
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened() as (conn, settings):
         jobs.cancel(conn, vm_)
     return True
 
@@ -238,8 +193,7 @@ def migrate_start_postcopy(vm_):
 
         salt hyper1 virt.migrate_start_postcopy centos1
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened() as (conn, settings):
         jobs.start_postcopy(conn, vm_)
     return True
 
@@ -263,15 +217,14 @@ def seed_non_shared_migrate(disks, force=False):
         salt hyper2 virt.seed_non_shared_migrate \
             "{vdb: {file: /srv/d7.qcow2, file format: qcow2, virtual size: 1048576}}" force=True
     """
-    settings = config.for_call("virt.seed_non_shared_migrate", {}, __opts__, __pillar__, __grains__)
-    with connect.open_connection(settings, readonly=False) as conn:
-        files.seed(conn, settings, disks, force)
-        diskvolumes.refresh(conn, files.pools_of(disks))
+    with _module.opened() as (conn, settings):
+        incomingfiles.seed(conn, settings, disks, force)
+        diskvolumes.refresh(conn, incomingfiles.pools_of(disks))
     return True
 
 
 optionguard.modules(
     globals(),
     finishes="evacuated migrate_cancel migrate_start_postcopy",
-    finishes_if={"migrate": lambda given: given.get("token") is not None},
+    finishes_if={"migrate": lambda keywords: keywords.get("token") is not None},
 )

@@ -5,25 +5,16 @@ Define, change, show, start, stop and remove libvirt's networks.
 """
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-networks = Later("saltvirt.libvirt.networks")
-networkspec = Later("saltvirt.libvirt.networkspec")
+with lazy_imports():
+    from saltvirt.libvirt import networks, networkspec
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _open_connection(function, keywords, *, readonly=False):
-    settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
-    return connect.open_connection(settings, readonly=readonly)
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def network_define(
@@ -100,7 +91,7 @@ def network_define(
     network = networkspec.from_call(name, bridge, forward, options)
     autostart = arguments.boolean("autostart", autostart)
     start = arguments.boolean("start", start)
-    with _open_connection("virt.network_define", kwargs) as conn:
+    with _module.connection("virt.network_define", kwargs) as conn:
         networks.define(conn, network, autostart=autostart, start=start)
     return True
 
@@ -126,39 +117,13 @@ def network_update(
     """
     Change a network's definition if it differs.
 
-    name
-        The network's name.
-    bridge
-        The host's bridge. Needed with ``forward=bridge`` without ``interfaces``. With nat, route,
-        open and isolated libvirt makes a ``virbrN`` where none is given, or None; networks of
-        other modes have none.
-    forward
-        ``nat``, ``route``, ``open``, ``bridge``, ``private``, ``vepa``, ``passthrough``,
-        ``hostdev``, or None for an isolated network. Required.
-    ipv4_config, ipv6_config
-        ``{cidr, dhcp_ranges, hosts, bootp, tftp}``: ``dhcp_ranges`` is a list of ``{start, end}``,
-        ``hosts`` is ``{IP: {mac, id, name}}`` or a list of ``{ip, mac, id, name}``, ``bootp`` is
-        ``{file, server}``, ``tftp`` a folder. The host has the first address of ``cidr``.
-    vport
-        ``openvswitch`` or another type, or ``{type, parameters}``.
-    tag
-        A VLAN's number, or ``{trunk, tags}`` with tags ``[{id, nativeMode}]``.
-    mtu
-        Bytes; libvirt's own by default.
-    domain
-        ``{name, localOnly}`` of the network's DNS.
-    nat
-        ``{address: {start, end}, port: {start, end}}`` that connections go out by.
-    interfaces
-        The host's links, as text with blanks between or as a list.
-    addresses
-        PCI addresses such as ``0000:04:00.1``, likewise, for hostdev.
-    physical_function
-        The link that provides the virtual functions of a hostdev network.
-    dns
-        ``{forwarders, txt, hosts, srvs}``: ``forwarders`` is a list of ``{domain, addr}``, ``txt``
-        is ``{name: value}``, ``hosts`` is ``{IP: [name]}``, ``srvs`` is a list of ``{name,
-        protocol, target, port, priority, domain, weight}``.
+    name, bridge, forward
+        As in virt.network_define: ``forward`` is required, and None is an isolated network;
+        ``bridge`` is needed with ``forward=bridge``.
+    ipv4_config, ipv6_config, vport, tag, mtu, domain, nat
+        As in virt.network_define.
+    interfaces, addresses, physical_function, dns
+        As in virt.network_define.
     test
         Change nothing, only return whether the definition would change. Defaults to False.
 
@@ -178,7 +143,7 @@ ipv4_config="{cidr: 192.168.122.0/24}"
     options = {key: value for key, value in locals().items() if key in networkspec.KEYS}
     network = networkspec.from_call(name, bridge, forward, options)
     is_test = arguments.boolean("test", test)
-    with _open_connection("virt.network_update", kwargs, readonly=is_test) as conn:
+    with _module.connection("virt.network_update", kwargs, readonly=is_test) as conn:
         return networks.update(conn, network, is_test=is_test)
 
 
@@ -192,7 +157,7 @@ def list_networks(**kwargs):
 
         salt hyper1 virt.list_networks
     """
-    with _open_connection("virt.list_networks", kwargs, readonly=True) as conn:
+    with _module.connection("virt.list_networks", kwargs, readonly=True) as conn:
         return networks.names(conn)
 
 
@@ -214,7 +179,7 @@ def network_info(name=None, **kwargs):
 
         salt hyper1 virt.network_info default
     """
-    with _open_connection("virt.network_info", kwargs, readonly=True) as conn:
+    with _module.connection("virt.network_info", kwargs, readonly=True) as conn:
         return networks.info(conn, name)
 
 
@@ -233,7 +198,7 @@ def network_get_xml(name, **kwargs):
 
         salt hyper1 virt.network_get_xml default
     """
-    with _open_connection("virt.network_get_xml", kwargs, readonly=True) as conn:
+    with _module.connection("virt.network_get_xml", kwargs, readonly=True) as conn:
         return networks.get(conn, name).XMLDesc(0)
 
 
@@ -253,7 +218,7 @@ def network_start(name, **kwargs):
         salt hyper1 virt.network_stop default
         salt hyper1 virt.network_start default
     """
-    with _open_connection("virt.network_start", kwargs) as conn:
+    with _module.connection("virt.network_start", kwargs) as conn:
         networks.get(conn, name).create()
     return True
 
@@ -274,7 +239,7 @@ def network_stop(name, **kwargs):
         salt hyper1 virt.network_stop default
         salt hyper1 virt.network_start default
     """
-    with _open_connection("virt.network_stop", kwargs) as conn:
+    with _module.connection("virt.network_stop", kwargs) as conn:
         networks.get(conn, name).destroy()
     return True
 
@@ -295,7 +260,7 @@ def network_undefine(name, **kwargs):
         salt hyper1 virt.network_define lan None nat ipv4_config="{cidr: 10.98.0.0/24}" start=False
         salt hyper1 virt.network_undefine lan
     """
-    with _open_connection("virt.network_undefine", kwargs) as conn:
+    with _module.connection("virt.network_undefine", kwargs) as conn:
         networks.get(conn, name).undefine()
     return True
 
@@ -319,7 +284,7 @@ def network_set_autostart(name, state="on", **kwargs):
         salt hyper1 virt.network_set_autostart default on
     """
     is_on = arguments.on_off("state", state)
-    with _open_connection("virt.network_set_autostart", kwargs) as conn:
+    with _module.connection("virt.network_set_autostart", kwargs) as conn:
         networks.get(conn, name).setAutostart(int(is_on))
     return True
 

@@ -5,31 +5,22 @@ Show, define, start, stop and remove storage pools of this hypervisor.
 """
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-ownvolumes = Later("saltvirt.storage.vmvolumes")
-pools = Later("saltvirt.libvirt.storage.pools")
-poolsource = Later("saltvirt.xml.storage.poolsource")
-volumes = Later("saltvirt.libvirt.storage.volumes")
+with lazy_imports():
+    from saltvirt.libvirt.storage import pools, volumes
+    from saltvirt.storage import vmvolumes
+    from saltvirt.xml.storage import poolsource
 
 __virtualname__ = "virt"
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _open_connection(function, keywords, readonly=False):
-    settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
-    return connect.open_connection(settings, readonly=readonly)
-
-
-def _source(*values):
-    return dict(zip(poolsource.KEYS, values, strict=True))
+def _source(call):
+    return {key: call[f"source_{key}"] for key in poolsource.KEYS}
 
 
 def pool_capabilities(**kwargs):
@@ -46,7 +37,7 @@ def pool_capabilities(**kwargs):
 
         salt hyper1 virt.pool_capabilities
     """
-    with _open_connection("virt.pool_capabilities", kwargs, readonly=True) as conn:
+    with _module.connection("virt.pool_capabilities", kwargs, readonly=True) as conn:
         return pools.capabilities(conn)
 
 
@@ -60,7 +51,7 @@ def list_pools(**kwargs):
 
         salt hyper1 virt.list_pools
     """
-    with _open_connection("virt.list_pools", kwargs, readonly=True) as conn:
+    with _module.connection("virt.list_pools", kwargs, readonly=True) as conn:
         return pools.names(conn)
 
 
@@ -81,7 +72,7 @@ def pool_info(name=None, **kwargs):
 
         salt hyper1 virt.pool_info default
     """
-    with _open_connection("virt.pool_info", kwargs, readonly=True) as conn:
+    with _module.connection("virt.pool_info", kwargs, readonly=True) as conn:
         return pools.infos(conn, name)
 
 
@@ -98,7 +89,7 @@ def pool_get_xml(name, **kwargs):
 
         salt hyper1 virt.pool_get_xml default
     """
-    with _open_connection("virt.pool_get_xml", kwargs, readonly=True) as conn:
+    with _module.connection("virt.pool_get_xml", kwargs, readonly=True) as conn:
         return pools.xml(conn, name)
 
 
@@ -115,7 +106,7 @@ def pool_list_volumes(name, **kwargs):
 
         salt hyper1 virt.pool_list_volumes default
     """
-    with _open_connection("virt.pool_list_volumes", kwargs, readonly=True) as conn:
+    with _module.connection("virt.pool_list_volumes", kwargs, readonly=True) as conn:
         return volumes.names(conn, name)
 
 
@@ -184,12 +175,10 @@ def pool_define(
         salt hyper1 virt.pool_define vms dir target=/srv start=False
         salt hyper1 virt.pool_undefine vms
     """
-    location_values = (source_devices, source_dir, source_initiator, source_adapter)
-    source = _source(*location_values, source_hosts, source_auth, source_name, source_format)
-    pool = pools.request_from_call(name, ptype, target, permissions, source)
+    pool = pools.request_from_call(name, ptype, target, permissions, _source(locals()))
     flags = {"is_transient": arguments.boolean("transient", transient)}
     flags["starts"] = arguments.boolean("start", start)
-    with _open_connection("virt.pool_define", kwargs) as conn:
+    with _module.connection("virt.pool_define", kwargs) as conn:
         pools.define(conn, pool, **flags)
     return True
 
@@ -231,10 +220,8 @@ def pool_update(
 
         salt hyper1 virt.pool_update default dir target=/var/lib/libvirt/images test=True
     """
-    location_values = (source_devices, source_dir, source_initiator, source_adapter)
-    source = _source(*location_values, source_hosts, source_auth, source_name, source_format)
-    pool = pools.request_from_call(name, ptype, target, permissions, source)
-    with _open_connection("virt.pool_update", kwargs) as conn:
+    pool = pools.request_from_call(name, ptype, target, permissions, _source(locals()))
+    with _module.connection("virt.pool_update", kwargs) as conn:
         return pools.update(conn, pool, is_test=arguments.boolean("test", test))
 
 
@@ -254,7 +241,7 @@ def pool_start(name, **kwargs):
         salt hyper1 virt.pool_stop default
         salt hyper1 virt.pool_start default
     """
-    with _open_connection("virt.pool_start", kwargs) as conn:
+    with _module.connection("virt.pool_start", kwargs) as conn:
         pools.act(conn, name, "create")
     return True
 
@@ -278,7 +265,7 @@ def pool_build(name, **kwargs):
         salt hyper1 virt.pool_delete vms
         salt hyper1 virt.pool_undefine vms
     """
-    with _open_connection("virt.pool_build", kwargs) as conn:
+    with _module.connection("virt.pool_build", kwargs) as conn:
         pools.act(conn, name, "build")
     return True
 
@@ -300,7 +287,7 @@ def pool_stop(name, **kwargs):
         salt hyper1 virt.pool_stop default
         salt hyper1 virt.pool_start default
     """
-    with _open_connection("virt.pool_stop", kwargs) as conn:
+    with _module.connection("virt.pool_stop", kwargs) as conn:
         volumes.refuse_stop(conn, name)
         pools.act(conn, name, "destroy")
     return True
@@ -322,7 +309,7 @@ def pool_undefine(name, **kwargs):
         salt hyper1 virt.pool_define vms dir target=/srv start=False
         salt hyper1 virt.pool_undefine vms
     """
-    with _open_connection("virt.pool_undefine", kwargs) as conn:
+    with _module.connection("virt.pool_undefine", kwargs) as conn:
         pools.undefine(conn, name)
     return True
 
@@ -347,10 +334,9 @@ def pool_delete(name, **kwargs):
         salt hyper1 virt.pool_delete vms
         salt hyper1 virt.pool_undefine vms
     """
-    settings = config.for_call("virt.pool_delete", kwargs, __opts__, __pillar__, __grains__)
-    connection = connect.open_connection(settings, readonly=False)
-    with connection as conn, ownvolumes.hold_host_lock(settings):
-        ownvolumes.refuse_group(conn, settings, name)
+    opened = _module.opened("virt.pool_delete", kwargs)
+    with opened as (conn, settings), vmvolumes.hold_host_lock(settings):
+        vmvolumes.refuse_group(conn, settings, name)
         pools.act(conn, name, "delete")
     return True
 
@@ -370,7 +356,7 @@ def pool_refresh(name, **kwargs):
 
         salt hyper1 virt.pool_refresh default
     """
-    with _open_connection("virt.pool_refresh", kwargs) as conn:
+    with _module.connection("virt.pool_refresh", kwargs) as conn:
         pools.act(conn, name, "refresh")
     return True
 
@@ -393,7 +379,7 @@ def pool_set_autostart(name, state="on", **kwargs):
         salt hyper1 virt.pool_set_autostart default on
     """
     is_on = arguments.on_off("state", state)
-    with _open_connection("virt.pool_set_autostart", kwargs) as conn:
+    with _module.connection("virt.pool_set_autostart", kwargs) as conn:
         pools.set_autostart(conn, name, is_on=is_on)
     return True
 

@@ -13,31 +13,21 @@ from collections.abc import Mapping
 from saltvirt.core import wire
 from saltvirt.core.errors import HostUnreachable
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-facts = Later("saltvirt.checks.audit.host.facts")
-host = Later("saltvirt.libvirt.hostfacts")
-inspect = Later("saltvirt.vm.show.host.inspect")
-query = Later("saltvirt.libvirt.domains.query")
-reached = Later("saltvirt.vm.guest.host.vmaccess")
-setup = Later("saltvirt.checks.setup.host.facts")
-shownprofiles = Later("saltvirt.vm.shownprofiles")
-spec = Later("saltvirt.vm.spec")
+with lazy_imports():
+    from saltvirt.checks.audit.host import facts
+    from saltvirt.checks.setup.host import facts as setup
+    from saltvirt.libvirt import hostfacts
+    from saltvirt.libvirt.domains import query
+    from saltvirt.vm import shownprofiles, spec
+    from saltvirt.vm.guest.host import vmaccess
+    from saltvirt.vm.show.host import inspect
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _open_connection(function, keywords):
-    return connect.open_connection(
-        config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
-    )
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def _basepath():
@@ -63,9 +53,8 @@ def audit(**kwargs):
 
         salt hyper1 virt.audit
     """
-    settings = config.for_call("virt.audit", kwargs, __opts__, __pillar__, __grains__)
     # A read-only connection cannot see whether a display has a password.
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened("virt.audit", kwargs) as (conn, settings):
         host_facts = facts.read_host_facts(
             conn, settings, _basepath(), f"{__opts__['pki_dir']}/minion.pem"
         )
@@ -93,7 +82,7 @@ def setup_facts(peers=None, others=None, **kwargs):
 
         salt hyper1 virt.setup_facts
     """
-    settings = config.for_call("virt.setup_facts", kwargs, __opts__, __pillar__, __grains__)
+    settings = _module.settings("virt.setup_facts", kwargs)
     addresses = dict[str, list[str]]
     addresses_by_host = wire.argument("others", addresses, others or {})
     addresses_by_host |= wire.argument("peers", addresses, peers or {})
@@ -115,7 +104,7 @@ def list_domains(**kwargs):
 
         salt hyper1 virt.list_domains
     """
-    with _open_connection("virt.list_domains", kwargs) as conn:
+    with _module.connection("virt.list_domains", kwargs, readonly=True) as conn:
         return query.names(conn)
 
 
@@ -131,7 +120,7 @@ def list_active_vms(**kwargs):
 
         salt hyper1 virt.list_active_vms
     """
-    with _open_connection("virt.list_active_vms", kwargs) as conn:
+    with _module.connection("virt.list_active_vms", kwargs, readonly=True) as conn:
         return query.names(conn, active=True)
 
 
@@ -147,7 +136,7 @@ def list_inactive_vms(**kwargs):
 
         salt hyper1 virt.list_inactive_vms
     """
-    with _open_connection("virt.list_inactive_vms", kwargs) as conn:
+    with _module.connection("virt.list_inactive_vms", kwargs, readonly=True) as conn:
         return query.names(conn, active=False)
 
 
@@ -172,11 +161,12 @@ def vm_info(vm_=None, **kwargs):
 
         salt hyper1 virt.vm_info centos1
     """
-    settings = config.for_call("virt.vm_info", kwargs, __opts__, __pillar__, __grains__)
     # A read-only connection may not use a guest's agent.
-    with connect.open_connection(settings, readonly=vm_ is None) as conn:
+    with _module.opened("virt.vm_info", kwargs, readonly=vm_ is None) as (conn, _settings):
         return (
-            inspect.vm_info(conn) if vm_ is None else reached.describe_vm(conn, vm_, __opts__["id"])
+            inspect.vm_info(conn)
+            if vm_ is None
+            else vmaccess.describe_vm(conn, vm_, __opts__["id"])
         )
 
 
@@ -193,7 +183,7 @@ def node_info(**kwargs):
 
         salt hyper1 virt.node_info
     """
-    with _open_connection("virt.node_info", kwargs) as conn:
+    with _module.connection("virt.node_info", kwargs, readonly=True) as conn:
         return query.node(conn)
 
 
@@ -211,8 +201,8 @@ def node_devices(**kwargs):
 
         salt hyper1 virt.node_devices
     """
-    with _open_connection("virt.node_devices", kwargs) as conn:
-        return host.describe_devices(conn)
+    with _module.connection("virt.node_devices", kwargs, readonly=True) as conn:
+        return hostfacts.describe_devices(conn)
 
 
 def freecpu(**kwargs):
@@ -225,7 +215,7 @@ def freecpu(**kwargs):
 
         salt hyper1 virt.freecpu
     """
-    with _open_connection("virt.freecpu", kwargs) as conn:
+    with _module.connection("virt.freecpu", kwargs, readonly=True) as conn:
         return inspect.free(conn)["freecpu"]
 
 
@@ -239,7 +229,7 @@ def freemem(**kwargs):
 
         salt hyper1 virt.freemem
     """
-    with _open_connection("virt.freemem", kwargs) as conn:
+    with _module.connection("virt.freemem", kwargs, readonly=True) as conn:
         return inspect.free(conn)["freemem"]
 
 
@@ -260,7 +250,7 @@ def get_profiles(hypervisor=None, **kwargs):
         salt hyper1 virt.get_profiles
     """
     spec.hypervisor_type(hypervisor)
-    settings = config.for_call("virt.get_profiles", kwargs, __opts__, __pillar__, __grains__)
+    settings = _module.settings("virt.get_profiles", kwargs)
     return shownprofiles.describe(settings.nic, settings.disk)
 
 
@@ -275,7 +265,7 @@ def is_hyper():
         salt hyper1 virt.is_hyper
     """
     try:
-        with _open_connection("virt.is_hyper", {}):
+        with _module.connection("virt.is_hyper", {}, readonly=True):
             return True
     except HostUnreachable:
         return False
@@ -304,9 +294,8 @@ def get_hypervisor():
 
         salt hyper1 virt.get_hypervisor
     """
-    settings = config.host_settings(__opts__, __pillar__, __grains__)
-    with connect.open_connection(settings, readonly=False) as conn:
-        return inspect.domain_types(conn, settings, host.capabilities(conn)).default
+    with _module.opened() as (conn, settings):
+        return inspect.domain_types(conn, settings, hostfacts.capabilities(conn)).default
 
 
 optionguard.modules(globals())

@@ -9,28 +9,18 @@ Take snapshots of VMs, list and delete them, and revert to them.
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-door = Later("saltvirt.storage.door")
-newsnapshots = Later("saltvirt.storage.newsnapshots")
-sharing = Later("saltvirt.storage.sharing")
-snapshots = Later("saltvirt.libvirt.domains.snapshots")
-snapshotted = Later("saltvirt.storage.snapshotguard")
-startlock = Later("saltvirt.vm.power.host.startlock")
+with lazy_imports():
+    from saltvirt.libvirt.domains import snapshots
+    from saltvirt.storage import door, newsnapshots, snapshotguard
+    from saltvirt.vm.power.host import startlock
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _settings(function, keywords):
-    return config.for_call(function, keywords, __opts__, __pillar__, __grains__)
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def list_snapshots(domain=None, **kwargs):
@@ -49,7 +39,7 @@ def list_snapshots(domain=None, **kwargs):
 
         salt hyper1 virt.list_snapshots centos1
     """
-    with connect.open_connection(_settings("virt.list_snapshots", kwargs)) as conn:
+    with _module.opened("virt.list_snapshots", kwargs, readonly=True) as (conn, _settings):
         return snapshots.list_snapshots(conn, domain)
 
 
@@ -87,13 +77,9 @@ def snapshot(domain, name=None, suffix=None, external=False, quiesce=False, **kw
     new_name = snapshots.new_name(str(domain), name, suffix)
     is_external = arguments.boolean("external", external)
     is_quiesced = arguments.boolean("quiesce", quiesce)
-    settings = _settings("virt.snapshot", kwargs)
-    with connect.open_connection(settings, readonly=False) as conn:
-        lock = startlock.allow_start(conn, settings, domain)
-        with lock:
-            newsnapshots.take(
-                conn, domain, new_name, is_external=is_external, is_quiesced=is_quiesced
-            )
+    opened = _module.opened("virt.snapshot", kwargs)
+    with opened as (conn, settings), startlock.allow_start(conn, settings, domain):
+        newsnapshots.take(conn, domain, new_name, is_external=is_external, is_quiesced=is_quiesced)
     return {"name": new_name}
 
 
@@ -127,17 +113,13 @@ def delete_snapshots(name, *names, **kwargs):
     """
     is_all = arguments.boolean("all", kwargs.pop("all", False))
     if is_all == bool(names):
-        raise BadArgument("names", "give the names of snapshots, or all=True for every one")
-    replies = kwargs.pop("replies", None)
-    settings = _settings("virt.delete_snapshots", kwargs)
+        raise BadArgument("names", "give the names of snapshots, or all=True")
 
-    def delete(elsewhere):
-        snapshot_names = [str(snapshot_name) for snapshot_name in names]
-        connection = connect.open_connection(settings, readonly=False)
-        with connection as conn, startlock.allow_start(conn, settings, name):
-            return snapshotted.delete(conn, settings, name, snapshot_names, elsewhere)
+    def delete(conn, settings, elsewhere):
+        with startlock.allow_start(conn, settings, name):
+            return snapshotguard.delete(conn, settings, name, list(map(str, names)), elsewhere)
 
-    return sharing.run_or_ask(replies, delete)
+    return _module.run_or_ask("virt.delete_snapshots", kwargs, delete)
 
 
 def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
@@ -170,17 +152,14 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, **kwargs):
         salt hyper1 virt.delete_snapshots centos1 before-update
     """
     with_cleanup = arguments.boolean("cleanup", cleanup)
-    replies = kwargs.pop("replies", None)
-    settings = _settings("virt.revert_snapshot", kwargs)
 
-    def revert(elsewhere):
+    def revert(conn, settings, elsewhere):
         options = {"with_cleanup": with_cleanup, "elsewhere": elsewhere}
-        connection = connect.open_connection(settings, readonly=False)
-        with connection as conn, startlock.allow_start(conn, settings, name):
-            plan, verdicts = snapshotted.plan_revert(conn, settings, name, vm_snapshot, **options)
+        with startlock.allow_start(conn, settings, name):
+            plan, verdicts = snapshotguard.plan_revert(conn, settings, name, vm_snapshot, **options)
             return door.revert(conn, name, plan, verdicts, with_cleanup=with_cleanup)
 
-    return sharing.run_or_ask(replies, revert)
+    return _module.run_or_ask("virt.revert_snapshot", kwargs, revert)
 
 
 optionguard.modules(globals())

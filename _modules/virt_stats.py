@@ -7,25 +7,16 @@ Return the resources that this hypervisor's VMs have used since they were starte
 ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-counters = Later("saltvirt.libvirt.domains.counters")
+with lazy_imports():
+    from saltvirt.libvirt.domains import counters
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _open_connection(function, keywords):
-    return connect.open_connection(
-        config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
-    )
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def vm_cputime(vm_=None, **kwargs):
@@ -45,7 +36,7 @@ def vm_cputime(vm_=None, **kwargs):
 
         salt hyper1 virt.vm_cputime centos1
     """
-    with _open_connection("virt.vm_cputime", kwargs) as conn:
+    with _module.connection("virt.vm_cputime", kwargs, readonly=True) as conn:
         return counters.cputime(conn, vm_)
 
 
@@ -65,7 +56,7 @@ def vm_netstats(vm_=None, **kwargs):
 
         salt hyper1 virt.vm_netstats centos1
     """
-    with _open_connection("virt.vm_netstats", kwargs) as conn:
+    with _module.connection("virt.vm_netstats", kwargs, readonly=True) as conn:
         return counters.network(conn, vm_)
 
 
@@ -85,7 +76,7 @@ def vm_diskstats(vm_=None, **kwargs):
 
         salt hyper1 virt.vm_diskstats centos1
     """
-    with _open_connection("virt.vm_diskstats", kwargs) as conn:
+    with _module.connection("virt.vm_diskstats", kwargs, readonly=True) as conn:
         return counters.disk(conn, vm_)
 
 

@@ -7,27 +7,23 @@ Change the memory, CPUs and autostart of a VM.
 from contextlib import contextmanager
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
-startlock = Later("saltvirt.vm.power.host.startlock")
+with lazy_imports():
+    from saltvirt.libvirt.domains import lifecycle
+    from saltvirt.vm.power.host import startlock
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 @contextmanager
 def _open_locked(function, name, keywords):
-    settings = config.for_call(function, keywords, __opts__, __pillar__, __grains__)
-    connection = connect.open_connection(settings, readonly=False)
-    with connection as conn, startlock.hold_definition_lock(conn, settings, name):
+    opened = _module.opened(function, keywords)
+    with opened as (conn, settings), startlock.hold_definition_lock(conn, settings, name):
         yield conn
 
 

@@ -5,32 +5,23 @@ Show one VM of this hypervisor; nothing is changed.
 """
 
 from saltvirt.core import arguments
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-inspect = Later("saltvirt.vm.show.host.inspect")
-lifecycle = Later("saltvirt.libvirt.domains.lifecycle")
-reached = Later("saltvirt.vm.guest.host.vmaccess")
-read = Later("saltvirt.xml.edit.readdomain")
+with lazy_imports():
+    from saltvirt.libvirt.domains import lifecycle
+    from saltvirt.vm.guest.host import vmaccess
+    from saltvirt.vm.show.host import inspect
+    from saltvirt.xml.edit import readdomain
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _open_connection(function, keywords):
-    return connect.open_connection(
-        config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
-    )
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def _root(conn, name):
-    return read.domain(lifecycle.xml(conn, name))
+    return readdomain.domain(lifecycle.xml(conn, name))
 
 
 def get_xml(vm_, **kwargs):
@@ -46,7 +37,7 @@ def get_xml(vm_, **kwargs):
 
         salt hyper1 virt.get_xml centos1
     """
-    with _open_connection("virt.get_xml", kwargs) as conn:
+    with _module.connection("virt.get_xml", kwargs, readonly=True) as conn:
         return lifecycle.xml(conn, vm_)
 
 
@@ -69,7 +60,7 @@ def get_disks(vm_, **kwargs):
         salt hyper1 virt.get_disks centos1
     """
     name = arguments.text("name", vm_)
-    with _open_connection("virt.get_disks", kwargs) as conn:
+    with _module.connection("virt.get_disks", kwargs, readonly=True) as conn:
         return inspect.vm_info(conn, name)[name]["disks"]
 
 
@@ -88,8 +79,8 @@ def get_nics(vm_, **kwargs):
 
         salt hyper1 virt.get_nics centos1
     """
-    with _open_connection("virt.get_nics", kwargs) as conn:
-        return read.nics(read.domain(lifecycle.inactive_xml(conn, vm_)))
+    with _module.connection("virt.get_nics", kwargs, readonly=True) as conn:
+        return readdomain.nics(readdomain.domain(lifecycle.inactive_xml(conn, vm_)))
 
 
 def get_macs(vm_, **kwargs):
@@ -107,8 +98,8 @@ def get_macs(vm_, **kwargs):
 
         salt hyper1 virt.get_macs centos1
     """
-    with _open_connection("virt.get_macs", kwargs) as conn:
-        return read.macs(_root(conn, vm_))
+    with _module.connection("virt.get_macs", kwargs, readonly=True) as conn:
+        return readdomain.macs(_root(conn, vm_))
 
 
 def get_graphics(vm_, **kwargs):
@@ -127,8 +118,8 @@ def get_graphics(vm_, **kwargs):
 
         salt hyper1 virt.get_graphics centos1
     """
-    with _open_connection("virt.get_graphics", kwargs) as conn:
-        return read.graphics(_root(conn, vm_))
+    with _module.connection("virt.get_graphics", kwargs, readonly=True) as conn:
+        return readdomain.graphics(_root(conn, vm_))
 
 
 def get_loader(vm_, **kwargs):
@@ -146,8 +137,8 @@ def get_loader(vm_, **kwargs):
 
         salt hyper1 virt.get_loader centos1
     """
-    with _open_connection("virt.get_loader", kwargs) as conn:
-        return read.loader(_root(conn, vm_))
+    with _module.connection("virt.get_loader", kwargs, readonly=True) as conn:
+        return readdomain.loader(_root(conn, vm_))
 
 
 def console_log(vm_, lines=20):
@@ -168,7 +159,7 @@ def console_log(vm_, lines=20):
         salt hyper1 virt.console_log centos1
     """
     name, count = arguments.vm_name(vm_), arguments.whole_number("lines", lines, most=10000)
-    return reached.read_console_tail(name, count)
+    return vmaccess.read_console_tail(name, count)
 
 
 optionguard.modules(globals())

@@ -5,34 +5,20 @@ Show, make, fill, copy and remove volumes in the storage pools of this hyperviso
 """
 
 import functools
-from pathlib import Path
 
-from saltvirt.core import arguments, errors
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.libvirt import connect
+from saltvirt.core import arguments
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.host import hostmodule
 
-door = Later("saltvirt.storage.door")
-ownvolumes = Later("saltvirt.storage.vmvolumes")
-policies = Later("saltvirt.storage.policies")
-sharing = Later("saltvirt.storage.sharing")
-transfer = Later("saltvirt.libvirt.storage.transfer")
-volume_ = Later("saltvirt.xml.storage.storagevolume")
-volumecopies = Later("saltvirt.storage.volumecopies")
-volumes = Later("saltvirt.libvirt.storage.volumes")
+with lazy_imports():
+    from saltvirt.libvirt.storage import transfer, volumes
+    from saltvirt.storage import door, policies, vmvolumes, volumecopies
+    from saltvirt.xml.storage import storagevolume
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _open_connection(function, keywords):
-    settings = config.connection_settings(function, keywords, __opts__, __pillar__, __grains__)
-    return connect.open_connection(settings, readonly=False)
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def volume_infos(pool=None, volume=None, **kwargs):
@@ -55,8 +41,7 @@ def volume_infos(pool=None, volume=None, **kwargs):
 
         salt hyper1 virt.volume_infos default
     """
-    settings = config.for_call("virt.volume_infos", kwargs, __opts__, __pillar__, __grains__)
-    with connect.open_connection(settings) as conn:
+    with _module.opened("virt.volume_infos", kwargs, readonly=True) as (conn, settings):
         return volumes.infos(conn, pool, volume)
 
 
@@ -104,7 +89,7 @@ def volume_define(
         salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    volume = volume_.from_call(
+    volume = storagevolume.from_call(
         name,
         size,
         allocation=allocation,
@@ -114,7 +99,7 @@ def volume_define(
         backing_store=backing_store,
         nocow=nocow,
     )
-    with _open_connection("virt.volume_define", kwargs) as conn:
+    with _module.connection("virt.volume_define", kwargs) as conn:
         volumes.define(conn, pool, volume)
     return True
 
@@ -139,8 +124,7 @@ def define_vol_xml_str(xml, pool=None, **kwargs):
         salt hyper1 virt.volume_delete default d1
     """
     arguments.text("xml", xml)
-    settings = config.for_call("virt.define_vol_xml_str", kwargs, __opts__, __pillar__, __grains__)
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened("virt.define_vol_xml_str", kwargs) as (conn, settings):
         volumes.define_xml(conn, str(pool or settings.storagepool or "default"), xml)
     return True
 
@@ -164,11 +148,7 @@ def define_vol_xml_path(path, pool=None, **kwargs):
         salt hyper1 virt.define_vol_xml_path /srv/volume.xml default
         salt hyper1 virt.volume_delete default d1
     """
-    try:
-        text = Path(arguments.text("path", path)).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise errors.BadArgument("path", f"{path}: {exc}") from exc
-    return define_vol_xml_str(text, pool=pool, **kwargs)
+    return define_vol_xml_str(hostmodule.read_file("path", path), pool=pool, **kwargs)
 
 
 def volume_delete(pool, volume, **kwargs):
@@ -194,19 +174,15 @@ def volume_delete(pool, volume, **kwargs):
         salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    replies = kwargs.pop("replies", None)
-    settings = config.for_call("virt.volume_delete", kwargs, __opts__, __pillar__, __grains__)
 
-    def delete(elsewhere):
-        connection = connect.open_connection(settings, readonly=False)
-        with connection as conn, ownvolumes.hold_host_lock(settings):
-            args = (conn, settings, pool, [volume], elsewhere)
-            door.delete_volume(
-                conn, pool, volume, functools.partial(ownvolumes.judge_deletion, *args)
-            )
+    def delete(conn, settings, elsewhere):
+        args = (conn, settings, pool, [volume], elsewhere)
+        with vmvolumes.hold_host_lock(settings):
+            check = functools.partial(vmvolumes.judge_deletion, *args)
+            door.delete_volume(conn, pool, volume, check)
         return True
 
-    return sharing.run_or_ask(replies, delete)
+    return _module.run_or_ask("virt.volume_delete", kwargs, delete)
 
 
 def volume_resize(pool, volume, size, shrink=False, **kwargs):
@@ -238,21 +214,17 @@ def volume_resize(pool, volume, size, shrink=False, **kwargs):
         salt hyper1 virt.volume_resize default data.qcow2 128
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    capacity = volume_.size_of("size", size)
+    capacity = storagevolume.size_of("size", size)
     shrinks = arguments.boolean("shrink", shrink)
-    replies = kwargs.pop("replies", None)
-    settings = config.for_call("virt.volume_resize", kwargs, __opts__, __pillar__, __grains__)
 
-    def resize(elsewhere):
-        connection = connect.open_connection(settings, readonly=False)
-        with connection as conn, ownvolumes.hold_host_lock(settings):
-            check = functools.partial(
-                ownvolumes.judge_resize, conn, settings, pool, volume, elsewhere
-            )
+    def resize(conn, settings, elsewhere):
+        args = (conn, settings, pool, volume, elsewhere)
+        with vmvolumes.hold_host_lock(settings):
+            check = functools.partial(vmvolumes.judge_resize, *args)
             door.resize_volume(conn, pool, volume, capacity, check, shrinks=shrinks)
         return True
 
-    return sharing.run_or_ask(replies, resize)
+    return _module.run_or_ask("virt.volume_resize", kwargs, resize)
 
 
 def volume_clone(pool, volume, name, to_pool=None, format=None, **kwargs):
@@ -283,8 +255,7 @@ def volume_clone(pool, volume, name, to_pool=None, format=None, **kwargs):
         salt hyper1 virt.volume_delete default data.qcow2
         salt hyper1 virt.volume_delete default copy.qcow2
     """
-    settings = config.for_call("virt.volume_clone", kwargs, __opts__, __pillar__, __grains__)
-    with connect.open_connection(settings, readonly=False) as conn:
+    with _module.opened("virt.volume_clone", kwargs) as (conn, settings):
         volumecopies.refuse_disguised(conn, settings, pool, volume)
         volumes.clone(conn, pool, volume, name, to_pool=to_pool or pool, format=format)
     return True
@@ -324,19 +295,16 @@ def volume_upload(pool, volume, file, offset=0, length=0, sparse=False, **kwargs
         salt hyper1 virt.volume_delete default data.img
     """
     part = _part(offset, length, sparse)
-    replies = kwargs.pop("replies", None)
-    settings = config.for_call("virt.volume_upload", kwargs, __opts__, __pillar__, __grains__)
 
-    def upload(elsewhere):
-        with connect.open_connection(settings, readonly=False) as conn:
-            volumes.lookup(conn, pool, volume)
-            args = (conn, settings, pool, [volume], elsewhere, policies.FILL)
-            verdicts = ownvolumes.judge_deletion(*args, call="virt.volume_upload")
-            with ownvolumes.lock_volume(conn, pool, volume):
-                door.write_volume(conn, pool, volume, str(file), verdicts, **part)
+    def upload(conn, settings, elsewhere):
+        volumes.lookup(conn, pool, volume)
+        args = (conn, settings, pool, [volume], elsewhere, policies.FILL)
+        verdicts = vmvolumes.judge_deletion(*args, call="virt.volume_upload")
+        with vmvolumes.lock_volume(conn, pool, volume):
+            door.write_volume(conn, pool, volume, str(file), verdicts, **part)
         return True
 
-    return sharing.run_or_ask(replies, upload)
+    return _module.run_or_ask("virt.volume_upload", kwargs, upload)
 
 
 def volume_download(pool, volume, file, offset=0, length=0, sparse=False, **kwargs):
@@ -368,7 +336,7 @@ def volume_download(pool, volume, file, offset=0, length=0, sparse=False, **kwar
         salt hyper1 virt.volume_delete default data.qcow2
     """
     part = _part(offset, length, sparse)
-    with _open_connection("virt.volume_download", kwargs) as conn:
+    with _module.connection("virt.volume_download", kwargs) as conn:
         transfer.download(conn, pool, volume, str(file), **part)
     return True
 
@@ -409,20 +377,17 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         salt hyper1 virt.volume_wipe default data.qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    replies = kwargs.pop("replies", None)
-    settings = config.for_call("virt.volume_wipe", kwargs, __opts__, __pillar__, __grains__)
 
-    def wipe(elsewhere):
-        with connect.open_connection(settings, readonly=False) as conn:
-            volumes.refuse_algorithm(algorithm)
-            volumes.lookup(conn, pool, volume)
-            # A wipe may take hours: keep other commands from giving the volume to a VM meanwhile.
-            with ownvolumes.lock_volume(conn, pool, volume):
-                verdicts = ownvolumes.judge_wipe(conn, settings, pool, volume, elsewhere)
-                door.wipe_volume(conn, pool, volume, algorithm, verdicts)
+    def wipe(conn, settings, elsewhere):
+        volumes.refuse_algorithm(algorithm)
+        volumes.lookup(conn, pool, volume)
+        # A wipe may take hours: keep other commands from giving the volume to a VM meanwhile.
+        with vmvolumes.lock_volume(conn, pool, volume):
+            verdicts = vmvolumes.judge_wipe(conn, settings, pool, volume, elsewhere)
+            door.wipe_volume(conn, pool, volume, algorithm, verdicts)
         return True
 
-    return sharing.run_or_ask(replies, wipe)
+    return _module.run_or_ask("virt.volume_wipe", kwargs, wipe)
 
 
 optionguard.modules(globals())

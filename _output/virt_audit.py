@@ -11,6 +11,7 @@ _SPEC.loader.exec_module(_text)
 _ROW = "{:<16} {}"
 
 
+@_text.shows_mappings
 def output(data, **_kwargs):
     """
     Return the table of an answer of ``salt-run virt.audit`` or ``virt.setup_check``.
@@ -21,9 +22,6 @@ def output(data, **_kwargs):
 
         salt-run virt.audit --out=virt_audit
     """
-    if not isinstance(data, dict):
-        return _text.lines(data)
-    data = _text.visible(data)
     lines = _text.wrapped(f"error: {data['error']}") if "error" in data else []
     findings = data.get("findings", [])
     if findings:
@@ -36,6 +34,6 @@ def output(data, **_kwargs):
         lines += _text.wrapped(f"fix: {finding['fix']}", "  ", "       ")
     if "checked" in data:
         checked_names = ", ".join(["master", *data["checked"]])
-        verdict = "" if findings or "ready" in data else ": nothing falls short"
-        lines += _text.wrapped(f"looked at {checked_names}{verdict}")
+        verdict = "" if findings or "ready" in data else ": no findings"
+        lines += _text.wrapped(f"checked {checked_names}{verdict}")
     return "\n".join([*lines, *_text.wrapped(data.get("ready", ""))])

@@ -16,6 +16,7 @@ _ROW = "{:<16} {:>9} {:>15} {:>15} {:>4} {:<4} {}"
 _NAME = 16
 
 
+@_text.shows_mappings
 def output(data, **_kwargs):
     """
     Return the table of an answer of ``salt-run virt.host_info``.
@@ -26,12 +27,9 @@ def output(data, **_kwargs):
 
         salt-run virt.host_info --out=virt_hosts
     """
-    if not isinstance(data, dict):
-        return _text.lines(data)
-    data = _text.visible(data)
     if "error" in data:
         error = _text.wrapped(f"error: {data['error']}")
-        return "\n".join([*error, *_candidates(data.get("candidates", {}))])
+        return "\n".join([*error, *_text.candidate_lines(data.get("candidates", {}))])
     titles = ("HYPERVISOR", "CPUS", "MEMORY MiB", "DISK MiB", "VMS", "TYPE", "STATE")
     lines = [_ROW.format(*titles), _ROW.format("", *("free/all",) * 3, "", "", "").rstrip()]
     for host in data:
@@ -90,10 +88,3 @@ def _rows(host, info):
 
 def _share(limit, committed):
     return f"{limit - committed}/{limit}"
-
-
-def _candidates(candidates):
-    for minion, candidate in sorted(candidates.items()):
-        guest = f"; but it is a VM on {', '.join(candidate['vm_on'])}" if candidate["vm_on"] else ""
-        yield f"{minion:<16} {candidate['why']}{guest}"
-        yield f"  {candidate['fingerprint']}"

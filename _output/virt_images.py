@@ -12,6 +12,7 @@ _ROW = "{:<12} {:<5} {:>7} {:>7}  {:<10} {:<6} {}"
 _LEGEND = "MiB of the file, DISK: MiB that a guest sees; HAS m: a minion, c: cloud-init"
 
 
+@_text.shows_mappings
 def output(data, **_kwargs):
     """
     Return the table of an answer of ``salt-run virt.images``.
@@ -22,9 +23,6 @@ def output(data, **_kwargs):
 
         salt-run virt.images --out=virt_images
     """
-    if not isinstance(data, dict):
-        return _text.lines(data)
-    data = _text.visible(data)
     if "error" in data:
         return "\n".join(_text.wrapped(f"error: {data['error']}"))
     lines = [_ROW.format("IMAGE", "KIND", "MiB", "DISK", "HAS", "VMS", "SOURCE")]

@@ -19,6 +19,7 @@ _BUILT = {
 _WHY = (("stays", "stays"), ("failed", "failed"), ("left", "left"), ("warnings", "warning"))
 
 
+@_text.shows_mappings
 def output(data, **_kwargs):
     """
     Return the table of ``salt-run virt.evacuate``, ``restore``, ``rebalance`` or ``init_many``.
@@ -29,9 +30,6 @@ def output(data, **_kwargs):
 
         salt-run virt.evacuate hyper3 dry_run=True
     """
-    if not isinstance(data, dict):
-        return _text.lines(data)
-    data = _text.visible(data)
     # The remedies stand below the table.
     error = str(data.get("error", "")).partition("; what helps: ")[0]
     lines = _text.wrapped(f"error: {error}") if error else []

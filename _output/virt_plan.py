@@ -8,21 +8,15 @@ _SPEC = importlib.util.spec_from_file_location(
 )
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
-# Sources of an address other than the host; as in virt_query.
-_TOLD_BY = {
-    "minion": " (as the VM itself says)",
-    "agent": " (as the guest's agent says)",
-    "neighbours": " (as the VM itself tells its network)",
-    "arp": " (as the VM itself tells its network)",
-}
 _NAME = 16
 # Seeding of a clone, before its disk was inspected.
 _SEEDED = {
     "auto": "seeded by cloud-init (nocloud) if its guest has that, else in the appliance "
-    "(guestfs); what is in its disk is looked at when it is made",
+    "(guestfs); the host inspects its disk when it makes the clone",
 }
 
 
+@_text.shows_mappings
 def output(data, **_kwargs):
     """
     Return the outcome or the plan of ``virt.init``, ``virt.clone`` or ``virt.migrate``.
@@ -35,9 +29,6 @@ def output(data, **_kwargs):
 
         salt-run virt.init centos1 2 512 salt://images/tiny.qcow2 dry_run=True
     """
-    if not isinstance(data, dict):
-        return _text.lines(data)
-    data = _text.visible(data)
     if "from" in data:
         return "\n".join(_move_lines(data))
     if "name" in data:
@@ -49,7 +40,7 @@ def output(data, **_kwargs):
     hosts = data.get("hosts")
     lines = [*_error(data["error"], hosts), *_access_lines(data), *_console(data), *_warnings(data)]
     lines += [*_table(hosts or {}), *_helps(data.get("helps", ()))]
-    return "\n".join([*lines, *_candidates(data.get("candidates", {}))])
+    return "\n".join([*lines, *_text.candidate_lines(data.get("candidates", {}))])
 
 
 def _table(hosts):
@@ -100,7 +91,7 @@ def _access_lines(data):
     if data.get("login"):
         address = (data.get("addresses") or ["not known to its host"])[0]
         if data.get("addresses"):
-            address += _TOLD_BY.get(str(data.get("addresses_from")), "")
+            address += _text.address_source(data)
         yield f"  address: {address}"
         # A command has a line of its own at any length, so that it can be copied.
         command, bracket, note = data["login"].partition(" (")
@@ -115,10 +106,10 @@ def _console(data):
     if "console_error" in data:
         yield f"its console cannot be shown: {data['console_error']}"
     elif data["console"]:
-        yield f"its console ends so ({more_hint}):"
+        yield f"its console ends with ({more_hint}):"
         yield from (f"  {line}" for line in data["console"])
     else:
-        yield f"its console has said nothing ({more_hint})"
+        yield f"its console is empty ({more_hint})"
 
 
 def _move_lines(data):
@@ -164,10 +155,3 @@ def _helps(remedies):
 
 def _order(host, row):
     return (not row["fits"], row.get("crowd", 0), -row["score"], host)
-
-
-def _candidates(candidates):
-    for minion, candidate in sorted(candidates.items()):
-        guest = f"; but it is a VM on {', '.join(candidate['vm_on'])}" if candidate["vm_on"] else ""
-        yield f"{minion:<16} {candidate['why']}{guest}"
-        yield f"  {candidate['fingerprint']}"

@@ -14,20 +14,11 @@ _ORDER = ("cpu", "cputime", "mem", "maxMem", "state", "graphics", "disks", "nics
 _WHOLE = {"cpu", "mem", "state", "graphics", "disks", "nics"}
 _REACHED = {"addresses", "addresses_from", "login"}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-# Sources of an address other than the host: a host learns its neighbours on a bridge from packets
-# that they send.
-_TOLD_BY = {
-    "minion": "as the VM itself says",
-    "agent": "as the guest's agent says",
-    "neighbours": "as the VM itself tells its network",
-    "arp": "as the VM itself tells its network",
-}
-
-
 # The number of VMs of an unresponsive host that are named.
 _MOST = 20
 
 
+@_text.shows_mappings
 def output(data, **_kwargs):
     """
     Return the text of an answer of ``salt-run virt.query`` or ``virt.vm_info``.
@@ -38,9 +29,6 @@ def output(data, **_kwargs):
 
         salt-run virt.query --out=virt_query
     """
-    if not isinstance(data, dict):
-        return _text.lines(data)
-    data = _text.visible(data)
     if "error" in data:
         return "\n".join(_text.wrapped(f"error: {data['error']}"))
     try:
@@ -177,8 +165,7 @@ def _field(vm, key):
 def _access_lines(vm):
     addresses, login = vm.get("addresses"), vm.get("login")
     if isinstance(addresses, list):
-        teller = _TOLD_BY.get(str(vm.get("addresses_from")))
-        note = f" ({teller})" if teller and addresses else ""
+        note = _text.address_source(vm) if addresses else ""
         text = f"Addresses: {', '.join(map(str, addresses)) or 'not known to its host'}{note}"
         yield from _text.wrapped(text, next_indent="  ", width=_text.WIDTH - 4)
     if login:

@@ -5,6 +5,7 @@ The outputters execute this file each time they are loaded. They do not import t
 a long-lived process would keep its old code.
 """
 
+import functools
 import re
 import textwrap
 import unicodedata
@@ -35,6 +36,14 @@ _COMMAND = re.compile(
     r"|systemctl|virsh|journalctl|qemu-img|ssh|sudo)(?: " + _WORD + r"){1,16}"
 )
 _QUOTED = re.compile(r"`[^`]*`")
+# Sources of an address other than the host: a host learns its neighbours on a bridge from packets
+# that they send.
+_SOURCES = {
+    "minion": "reported by the VM",
+    "agent": "reported by the guest's agent",
+    "neighbours": "learned from the VM's network packets",
+    "arp": "learned from the VM's network packets",
+}
 # Never in an escaped text.
 _GLUE = "\0"
 
@@ -52,18 +61,36 @@ def output(data, **_kwargs):
     return lines(data)
 
 
+def shows_mappings(function):
+    """Return an outputter that gets mappings with escaped texts, and shows other data as text."""
+
+    @functools.wraps(function)
+    def show(data, **kwargs):
+        return function(visible(data), **kwargs) if isinstance(data, dict) else lines(data)
+
+    return show
+
+
+def address_source(vm):
+    """Return a note on the source of a VM's addresses, an empty text if that is the host itself."""
+    source = _SOURCES.get(str(vm.get("addresses_from")))
+    return f" ({source})" if source else ""
+
+
+def candidate_lines(candidates):
+    """Yield the lines of minions that may become hypervisors, with the fingerprints of keys."""
+    for minion, candidate in sorted(candidates.items()):
+        guest = f"; but it is a VM on {', '.join(candidate['vm_on'])}" if candidate["vm_on"] else ""
+        yield f"{minion:<16} {candidate['why']}{guest}"
+        yield f"  {candidate['fingerprint']}"
+
+
 def visible(data, depth=0):
     """
     Return plain data without characters that a terminal would obey, hide or reorder.
 
     These are escaped as in Python: ``\\x1b``, ``\\u202e``. A text is cut after
     8000 characters.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.query --out=virt_query
     """
     if isinstance(data, str):
         if depth:
@@ -86,15 +113,7 @@ def visible(data, depth=0):
 
 
 def escaped(text):
-    """
-    Return a text with invisible characters escaped as in Python: ``\\x1b``, ``\\u202e``.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.query --out=virt_query
-    """
+    """Return a text with invisible characters escaped as in Python: ``\\x1b``, ``\\u202e``."""
     if text.isascii() and text.isprintable():
         return text
     out, marks = [], _MAX_MARKS
@@ -107,28 +126,12 @@ def escaped(text):
 
 
 def lines(text):
-    """
-    Return a text answer with its lines escaped.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.query --out=virt_query
-    """
+    """Return a text answer with its lines escaped."""
     return "\n".join(map(escaped, str(text).split("\n")))
 
 
 def line(text):
-    """
-    Return a value as one escaped line, with spaces for line breaks.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.query --out=virt_query
-    """
+    """Return a value as one escaped line, with spaces for line breaks."""
     return escaped(" ".join(str(text)[: 2 * _LONGEST].split()))
 
 
@@ -141,12 +144,6 @@ def wrapped(text, first_indent="", next_indent=None, width=WIDTH):
         ``first_indent``.
     width
         Columns; unbreakable parts may be longer. Defaults to 78.
-
-    CLI Example:
-
-    .. code-block:: bash
-
-        salt-run virt.query --out=virt_query
     """
     text = line(text)
     for pattern in (_QUOTED, _COMMAND):

@@ -45,7 +45,7 @@ def ext_pillar(
     certificates
         ``{purpose: certificate request}``; empty to get only the trust and the names.
     version
-        The version of the answer that the host understands; 1 for hosts of earlier releases.
+        The version of the answer that the host understands; any other than the master's is refused.
     more, unknown
         Hypervisors of this release send none; refused here, because Salt would log the values.
 

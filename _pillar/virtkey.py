@@ -19,7 +19,7 @@ from saltvirt.seeding.master import authorization
 
 log = logging.getLogger(__name__)
 _refusals = Refusals(log, "virtkey: refused")
-_TOO_MUCH = "the question has more in it than a hypervisor's"
+_TOO_MUCH = "the request has more arguments than a hypervisor sends"
 __opts__: Any
 
 
@@ -45,7 +45,7 @@ def ext_pillar(
     key
         Its public key, PEM. Defaults to none: only check whether a VM may have that name.
     token
-        The hypervisor's token; old callers have none, and are refused.
+        The hypervisor's token. Defaults to none: a key without one is refused.
     more, unknown
         Hypervisors send none; refused here, because Salt would log the values.
 

@@ -15,29 +15,25 @@ code 1. The old name ``force_off`` stays.
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-deploy = Later("saltvirt.vm.create.master.deploy")
-hosts = Later("saltvirt.cluster.rpc.hostcommands")
-inventory = Later("saltvirt.cluster.inventory.inventory")
-removing = Later("saltvirt.vm.purge.master.purge")
-vmrequest = Later("saltvirt.vm.create.master.vmrequest")
+with lazy_imports():
+    from saltvirt.cluster.inventory import inventory
+    from saltvirt.cluster.rpc import hostcommands
+    from saltvirt.vm.create.master import deploy, vmrequest
+    from saltvirt.vm.purge.master import purge as removing
 
 __virtualname__ = "virt"
+__virtual__ = load_always
 
 _SERIALS = {"None": None, "pty": [{"type": "pty"}], "tcp": [{"type": "tcp"}]}
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
 
 
 def _act(fun, name, outcome):
     cloud = Cloud.of(__opts__)
     host = inventory.locate(cloud, name)
-    hosts.act(cloud, host, fun, name)
+    hostcommands.act(cloud, host, fun, name)
     return {host: {name: outcome}}
 
 

@@ -4,18 +4,15 @@ Define the hypervisors: only the master decides, not the minions.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-allowing = Later("saltvirt.certificates.master.allowing")
-store = Later("saltvirt.ca.store")
+with lazy_imports():
+    from saltvirt.ca import store
+    from saltvirt.certificates.master import allowing
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 @runner_function

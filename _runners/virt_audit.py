@@ -5,18 +5,15 @@ Check a running cloud against docs/security.md.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-run = Later("saltvirt.checks.audit.master.run")
-store = Later("saltvirt.ca.store")
+with lazy_imports():
+    from saltvirt.ca import store
+    from saltvirt.checks.audit.master import run
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 @runner_function(outputter="virt_audit")

@@ -6,18 +6,15 @@ Report on VMs and jobs of this master, to the master of its cells and to the ope
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core.errors import BadArgument
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-arguments = Later("saltvirt.core.arguments")
-here = Later("saltvirt.cells.cellside")
+with lazy_imports():
+    from saltvirt.cells import cellside
+    from saltvirt.core import arguments
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 @runner_function
@@ -46,7 +43,7 @@ def find(name, quiet=False):
     if not names:
         raise BadArgument("name", "is missing; see the command's help")
     cloud = Cloud.of(__opts__, __jid_event__, "hypervisors", quiet, is_reading=True)
-    return here.find(cloud, names)
+    return cellside.find(cloud, names)
 
 
 @runner_function
@@ -70,4 +67,4 @@ def cell_job(jid, wait_s=20):
         salt-run virt.cell_job 20261124202137000000 wait_s=0
     """
     wait_s = arguments.whole_number("wait_s", wait_s, least=0, most=60)
-    return here.job(Cloud.of(__opts__), str(jid), wait_s)
+    return cellside.job(Cloud.of(__opts__), str(jid), wait_s)

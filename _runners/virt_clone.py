@@ -6,19 +6,15 @@ Clone VMs.
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-cloning = Later("saltvirt.vm.clone.master.cloning")
-deploy = Later("saltvirt.vm.create.master.deploy")
-vmrequest = Later("saltvirt.vm.create.master.vmrequest")
+with lazy_imports():
+    from saltvirt.vm.clone.master import cloning
+    from saltvirt.vm.create.master import deploy, vmrequest
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 @runner_function(outputter="virt_plan")

@@ -5,19 +5,16 @@ Find and remove leftovers of faults; manage the trash of all hosts.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-bins = Later("saltvirt.storage.master.trash")
-run = Later("saltvirt.checks.doctor.master.run")
-store = Later("saltvirt.ca.store")
+with lazy_imports():
+    from saltvirt.ca import store
+    from saltvirt.checks.doctor.master import run
+    from saltvirt.storage.master import trash as bins
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load always: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 @runner_function(outputter="virt_audit")

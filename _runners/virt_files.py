@@ -8,18 +8,15 @@ proceeds although a host is unresponsive.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-fileusers = Later("saltvirt.storage.master.fileusers")
-inventory = Later("saltvirt.cluster.inventory.inventory")
+with lazy_imports():
+    from saltvirt.cluster.inventory import inventory
+    from saltvirt.storage.master import fileusers
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 def _order(host, fun, args, force, **kwarg):

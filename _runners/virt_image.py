@@ -6,17 +6,14 @@ Manage the cached images of all hypervisors.
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-cached = Later("saltvirt.storage.master.images")
+with lazy_imports():
+    from saltvirt.storage.master import images as cached
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 @runner_function(outputter="virt_images")

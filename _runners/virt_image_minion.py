@@ -6,17 +6,14 @@ Put a minion on the file server, for guests with an image that has none.
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-minionfiles = Later("saltvirt.seeding.master.minionfiles")
+with lazy_imports():
+    from saltvirt.seeding.master import minionfiles
 
 __virtualname__ = "virt_image"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 @runner_function

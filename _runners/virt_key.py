@@ -10,17 +10,14 @@ Let a hypervisor submit the minion key of a VM that it seeds itself.
 import time
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-authorization = Later("saltvirt.seeding.master.authorization")
+with lazy_imports():
+    from saltvirt.seeding.master import authorization
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 @runner_function

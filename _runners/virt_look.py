@@ -12,22 +12,17 @@ names ``hyper_info`` and ``next_hyper`` stay.
 
 from saltvirt.cluster import progress
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-choose = Later("saltvirt.placement.choose")
-inventory = Later("saltvirt.cluster.inventory.inventory")
-looking = Later("saltvirt.cluster.inventory.listing")
-model = Later("saltvirt.core.model")
-vmfilter = Later("saltvirt.core.vmfilter")
+with lazy_imports():
+    from saltvirt.cluster.inventory import inventory, listing
+    from saltvirt.core import model, vmfilter
+    from saltvirt.placement import choose
 
 __virtualname__ = "virt"
+__virtual__ = load_always
 __func_alias__ = {"list_": "list"}
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
 
 
 def _reading(quiet=False):
@@ -89,9 +84,9 @@ def query(
         salt-run virt.query state=running stream=True
     """
     vms = vmfilter.from_call(name, state, tag, fields)
-    look = looking.from_call(host, vms, sort=sort, limit=limit, offset=offset, stream=stream)
+    look = listing.from_call(host, vms, sort=sort, limit=limit, offset=offset, stream=stream)
     line = _lines(stream)
-    return looking.query(_reading(quiet or line), look, line)
+    return listing.query(_reading(quiet or line), look, line)
 
 
 @runner_function(streams=True)
@@ -136,9 +131,9 @@ def list_(
     """
     vms = vmfilter.from_call(name, state, tag)
     host_name = host or hyper
-    look = looking.from_call(host_name, vms, sort=sort, limit=limit, offset=offset, stream=stream)
+    look = listing.from_call(host_name, vms, sort=sort, limit=limit, offset=offset, stream=stream)
     line = _lines(stream)
-    return looking.listed(_reading(quiet or line), look, line)
+    return listing.listed(_reading(quiet or line), look, line)
 
 
 @runner_function(outputter="virt_hosts", streams=True)
@@ -171,10 +166,10 @@ def host_info(host=None, fields=None, sort=None, limit=None, offset=0, quiet=Fal
         salt-run virt.host_info sort=memory limit=3
         salt-run virt.host_info fields=memory stream=True
     """
-    vms = vmfilter.from_call(fields=fields, known=looking.HOST_FIELDS)
-    look = looking.from_call(host, vms, sort=sort, limit=limit, offset=offset, stream=stream)
+    vms = vmfilter.from_call(fields=fields, known=listing.HOST_FIELDS)
+    look = listing.from_call(host, vms, sort=sort, limit=limit, offset=offset, stream=stream)
     line = _lines(stream)
-    return looking.host_info(_reading(quiet or line), look, line)
+    return listing.host_info(_reading(quiet or line), look, line)
 
 
 hyper_info = host_info

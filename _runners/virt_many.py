@@ -7,20 +7,15 @@ Deploy many VMs at once: one query of the hypervisors, one plan, parallel builds
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-manyrequest = Later("saltvirt.vm.create.master.many.manyrequest")
-outcome = Later("saltvirt.vm.create.master.many.outcome")
-run = Later("saltvirt.vm.create.master.many.run")
-vmrequest = Later("saltvirt.vm.create.master.vmrequest")
+with lazy_imports():
+    from saltvirt.vm.create.master import vmrequest
+    from saltvirt.vm.create.master.many import manyrequest, outcome, run
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 def _requests(name, count, first, vms, defaults, terms):

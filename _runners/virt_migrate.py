@@ -7,21 +7,18 @@ Move VMs between hypervisors, and empty whole hosts.
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-balancing = Later("saltvirt.migration.master.rebalance")
-emptying = Later("saltvirt.migration.master.evacuate")
-filling = Later("saltvirt.migration.master.restore")
-moving = Later("saltvirt.migration.master.migrate")
-settling = Later("saltvirt.migration.master.settle")
+with lazy_imports():
+    from saltvirt.migration.master import evacuate as emptying
+    from saltvirt.migration.master import migrate as moving
+    from saltvirt.migration.master import rebalance as balancing
+    from saltvirt.migration.master import restore as filling
+    from saltvirt.migration.master import settle as settling
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 @runner_function(outputter="virt_plan")
@@ -166,13 +163,14 @@ def evacuate(
     with_stopped = arguments.boolean("stopped", stopped)
     if is_dry:
         return emptying.dry_run(cloud, host, with_stopped)
-    options = {
-        "max_parallel": arguments.whole_number("max_parallel", max_parallel, most=64),
-        "per_host": arguments.whole_number("per_host", per_host, most=64),
-        "wait_s": arguments.whole_number("wait_s", wait_s, least=0),
-        "with_stopped": with_stopped,
-    }
-    return emptying.evacuate(cloud, host, **options)
+    return emptying.evacuate(
+        cloud,
+        host,
+        max_parallel=arguments.whole_number("max_parallel", max_parallel, most=64),
+        per_host=arguments.whole_number("per_host", per_host, most=64),
+        wait_s=arguments.whole_number("wait_s", wait_s, least=0),
+        with_stopped=with_stopped,
+    )
 
 
 @runner_function(outputter="virt_moves")
@@ -207,11 +205,12 @@ def restore(host, max_parallel=2, quiet=False, dry_run=False, per_host=2):
     cloud = Cloud.of(__opts__, __jid_event__, host, quiet, is_reading=is_reading)
     if is_reading:
         return filling.dry_run(cloud, host)
-    options = {
-        "max_parallel": arguments.whole_number("max_parallel", max_parallel, most=64),
-        "per_host": arguments.whole_number("per_host", per_host, most=64),
-    }
-    return filling.restore(cloud, host, **options)
+    return filling.restore(
+        cloud,
+        host,
+        max_parallel=arguments.whole_number("max_parallel", max_parallel, most=64),
+        per_host=arguments.whole_number("per_host", per_host, most=64),
+    )
 
 
 @runner_function(outputter="virt_moves")
@@ -244,9 +243,8 @@ def rebalance(
     is made only if it gains more than it costs, and only between hosts with loads that differ by
     more than chance within the window. Returns ``{"imbalance", "moves": [{"name", "from", "to",
     "gain"}], "stays": {name: reason}}``: ``imbalance`` is the spread of the hosts' loads before
-    (for one release also under its old name ``uneven``), ``moves`` the moves, ``stays`` the VMs
-    with a failed move, which stops no other move. Exit code 1 if a move failed. Undo: move them
-    back.
+    and ``stays`` has the VMs with a failed move, which stops no other move. Exit code 1 if a move
+    failed. Undo: move them back.
 
     CLI Example:
 

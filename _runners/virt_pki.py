@@ -8,21 +8,17 @@ Hosts request their certificates with the state ``virt.keys``; their private key
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core.options import config
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-allowing = Later("saltvirt.certificates.master.allowing")
-certificates = Later("saltvirt.certificates.master.certificates")
-inventory = Later("saltvirt.cluster.inventory.inventory")
-store = Later("saltvirt.ca.store")
+with lazy_imports():
+    from saltvirt.ca import store
+    from saltvirt.certificates.master import allowing, certificates
+    from saltvirt.cluster.inventory import inventory
 
 __virtualname__ = "virt_pki"
+__virtual__ = load_always
 __func_alias__ = {"list_": "list", "import_": "import"}
-
-
-def __virtual__():
-    """Load on every master."""
-    return __virtualname__
 
 
 @runner_function

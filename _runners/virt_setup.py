@@ -5,17 +5,14 @@ Check the prerequisites of ``virt.init``.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-run = Later("saltvirt.checks.setup.master.run")
+with lazy_imports():
+    from saltvirt.checks.setup.master import run
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Load always: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 @runner_function(outputter="virt_audit")

@@ -6,17 +6,14 @@ Show one VM from the master; nothing is changed.
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import arguments
-from saltvirt.core.salt.lazyimport import Later
-from saltvirt.entry.runners import runner_function
+from saltvirt.core.salt.lazyimport import lazy_imports
+from saltvirt.entry.runners import load_always, runner_function
 
-reaching = Later("saltvirt.vm.guest.master.reachvm")
+with lazy_imports():
+    from saltvirt.vm.guest.master import reachvm
 
 __virtualname__ = "virt"
-
-
-def __virtual__():
-    """Always load: a master needs no libvirt."""
-    return __virtualname__
+__virtual__ = load_always
 
 
 def _cloud(name, quiet=False):
@@ -48,7 +45,7 @@ def vm_info(name, quiet=False):
         salt-run virt.vm_info centos1
         salt-run virt.vm_info centos1 --out=json
     """
-    return reaching.vm_info(_cloud(name, quiet), name)
+    return reachvm.vm_info(_cloud(name, quiet), name)
 
 
 @runner_function
@@ -71,4 +68,4 @@ def console_log(name, lines=20):
         salt-run virt.console_log centos1 lines=5
     """
     vm, count = arguments.vm_name(name), arguments.whole_number("lines", lines, most=10000)
-    return reaching.console_log(_cloud(vm), vm, count)
+    return reachvm.console_log(_cloud(vm), vm, count)

@@ -34,7 +34,8 @@ def keys_(name: str, **kwargs: Any) -> dict[str, Any]:
           libvirt.keys
     """
     if "virt.keys" not in __states__:
-        return statereturn.make_failure(name, "the state virt.keys is not loaded; sync the states")
+        reason = "the state virt.keys is not loaded; run: salt-call saltutil.sync_states"
+        return statereturn.make_failure(name, reason)
     result: dict[str, Any] = __states__["virt.keys"](name=name, **kwargs)
     return result
 

@@ -12,16 +12,13 @@ from saltvirt.core import arguments
 from saltvirt.core.errors import VirtError
 from saltvirt.core.options import optionguard
 from saltvirt.core.salt import compat, statereturn
+from saltvirt.entry.host import hostmodule
 
 __virtualname__ = "virt"
+__virtual__ = hostmodule.load_everywhere
 __opts__: Any
 __salt__: Any
 __func_alias__ = {"keys_": "keys"}
-
-
-def __virtual__() -> str:
-    """Load everywhere: the keys may be installed before libvirt."""
-    return __virtualname__
 
 
 def keys_(
@@ -75,14 +72,7 @@ def keys_(
         return statereturn.make_failure(name, error)
     if any(value is not None for value in subject):
         comment += "; subject and life are set on the master (virt:pki), not here"
-    out = statereturn.make_return(
-        name,
-        changes,
-        is_test=__opts__["test"],
-        test_comment=comment,
-        done_comment=comment,
-        unchanged_comment=comment,
-    )
+    out = statereturn.make_return(name, statereturn.StateChange(changes, comment), globals())
     # For the master: a revocation list is in force only when the daemons have read it.
     return {**out, "unread": work.unread} if work.unread else out
 

@@ -10,29 +10,21 @@ and ``virt:connection:auth``.
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt import statereturn
-from saltvirt.core.salt.context import Context
-from saltvirt.libvirt import connect, reservations
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.statereturn import StateChange
+from saltvirt.entry.host import hostmodule
+from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.storage.images import cache, cachedimages
 from saltvirt.vm.purge.host import purge
 
 __virtualname__ = "virt"
-__opts__: Any
-__pillar__: Any
-__grains__: Any
-__salt__: Any
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
-def __virtual__() -> str | tuple[bool, str]:
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def absent(name: str, removables: bool = False, **kwargs: Any) -> dict[str, Any]:
+def absent(name: str, removables: bool = False, **kwargs: Any) -> StateChange:
     """
     Stop a VM and remove it with its disks, as ``virt.purge`` does.
 
@@ -50,34 +42,26 @@ def absent(name: str, removables: bool = False, **kwargs: Any) -> dict[str, Any]
         web1:
           virt.absent
     """
-    is_test = __opts__["test"]
-    try:
-        arguments.boolean("removables", removables)
-        settings = config.for_call("virt.absent", kwargs, __opts__, __pillar__, __grains__)
-        with connect.open_connection(settings, readonly=is_test) as conn:
-            is_defined = lifecycle.is_defined(conn, name)
-            if not is_defined and set(name) & set("*?["):
-                raise BadArgument("name", f"{name!r} is a pattern; name one VM")
-            # After an interrupted purge only files may be left.
-            is_left_over = is_defined or name in reservations.find_unfinished(settings)
-            changes = {name: "purged"} if is_left_over else {}
-            if changes and not is_test:
-                purge.purge(conn, settings, name, removables=removables)
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
-    return statereturn.make_return(
-        name,
+    arguments.boolean("removables", removables)
+    opened = _module.opened("virt.absent", kwargs, readonly=_module.is_test)
+    with opened as (conn, settings):
+        is_defined = lifecycle.is_defined(conn, name)
+        if not is_defined and set(name) & set("*?["):
+            raise BadArgument("name", f"{name!r} is a pattern; name one VM")
+        # After an interrupted purge only files may be left.
+        is_left_over = is_defined or name in reservations.find_unfinished(settings)
+        changes = {name: "purged"} if is_left_over else {}
+        if changes and not _module.is_test:
+            purge.purge(conn, settings, name, removables=removables)
+    return StateChange(
         changes,
-        is_test=is_test,
-        test_comment=f"VM {name} would be removed with its disks",
-        done_comment=f"VM {name} was removed with its disks",
-        unchanged_comment=f"VM {name} is absent",
+        f"VM {name} would be removed with its disks",
+        done=f"VM {name} was removed with its disks",
+        unchanged=f"VM {name} is absent",
     )
 
 
-def image_present(
-    name: str, saltenv: str = "base", image_hash: str | None = None
-) -> dict[str, Any]:
+def image_present(name: str, saltenv: str = "base", image_hash: str | None = None) -> StateChange:
     """
     Fetch an image into this host's cache, so that the first VM from it need not wait.
 
@@ -98,25 +82,19 @@ def image_present(
         salt://images/debian.qcow2:
           virt.image_present
     """
-    is_test = __opts__["test"]
     shown_name = arguments.hide_credentials(name)
-    try:
-        if not arguments.is_image(name):
-            raise BadArgument("name", f"{shown_name!r} is not an image: salt://..., a path")
-        context = Context.of(__opts__, __pillar__, __grains__, __salt__)
-        cached_image = cache.peek(name, saltenv, context.settings, context.opts)
-        changes: dict[str, Any] = {} if cached_image else {shown_name: None}
-        if changes and not is_test:
-            changes = {shown_name: cachedimages.pull(context, name, saltenv, image_hash)}
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
-    return statereturn.make_return(
-        name,
+    if not arguments.is_image(name):
+        raise BadArgument("name", f"{shown_name!r} is not an image: salt://..., a path")
+    context = _module.context()
+    cached_image = cache.peek(name, saltenv, context.settings, context.opts)
+    changes: dict[str, Any] = {} if cached_image else {shown_name: None}
+    if changes and not _module.is_test:
+        changes = {shown_name: cachedimages.pull(context, name, saltenv, image_hash)}
+    return StateChange(
         changes,
-        is_test=is_test,
-        test_comment=f"Image {shown_name} would be fetched",
-        done_comment=f"Image {shown_name} was fetched",
-        unchanged_comment=f"Image {shown_name} is here",
+        f"Image {shown_name} would be fetched",
+        done=f"Image {shown_name} was fetched",
+        unchanged=f"Image {shown_name} is here",
     )
 
 

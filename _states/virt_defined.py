@@ -8,25 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.core.errors import VirtError
 from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt import compat, statereturn
-from saltvirt.core.salt.context import Context
-from saltvirt.libvirt import connect
+from saltvirt.entry.host import hostmodule
 from saltvirt.vm import spec
 from saltvirt.vm.update.host import ensure
 
 __virtualname__ = "virt"
-__opts__: Any
-__pillar__: Any
-__grains__: Any
-__salt__: Any
-
-
-def __virtual__() -> str | tuple[bool, str]:
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def defined(
@@ -157,20 +146,11 @@ def running(
 
 def _ensure(function: str, state_arguments: Mapping[str, Any], *, start: bool) -> dict[str, Any]:
     """Bring a VM to the state that the arguments describe, and return the state's result."""
-    name, test = state_arguments["name"], bool(__opts__["test"])
-    override = {
-        key: state_arguments[key] for key in config.CONNECTION if state_arguments[key] is not None
-    }
-    try:
-        context = Context.of(
-            __opts__, __pillar__, __grains__, __salt__, ask=compat.ask_pillar, **override
-        )
-        out = ensure.ensure(
-            context, name, _init_options(function, state_arguments), start=start, test=test
-        )
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
-    is_done = None if test and out.changes else True
+    name, is_test = state_arguments["name"], _module.is_test
+    context = _module.context(hostmodule.login(state_arguments), asks_master=True)
+    options = _init_options(function, state_arguments)
+    out = ensure.ensure(context, name, options, start=start, test=is_test)
+    is_done = None if is_test and out.changes else True
     answer = {
         "name": name,
         "changes": {name: out.changes} if out.changes else {},

@@ -6,24 +6,17 @@ The state of a hypervisor's NAT network, by which VMs reach other networks witho
 
 from typing import Any
 
-from saltvirt.core.errors import VirtError
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt import statereturn
-from saltvirt.libvirt import connect, nat
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.statereturn import StateChange
+from saltvirt.entry.host import hostmodule
+from saltvirt.libvirt import nat
 
 __virtualname__ = "virt"
-__opts__: Any
-__pillar__: Any
-__grains__: Any
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
-def __virtual__() -> str | tuple[bool, str]:
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def nat_running(name: str, subnet: str = nat.SUBNET, **kwargs: Any) -> dict[str, Any]:
+def nat_running(name: str, subnet: str = nat.SUBNET, **kwargs: Any) -> StateChange:
     """
     Keep a NAT network of libvirt active, and have it started with the host.
 
@@ -42,22 +35,16 @@ def nat_running(name: str, subnet: str = nat.SUBNET, **kwargs: Any) -> dict[str,
         default:
           virt.nat_running
     """
-    try:
-        xml = nat.build_xml(name, subnet)
-        settings = config.for_call("virt.nat_running", kwargs, __opts__, __pillar__, __grains__)
-        with connect.open_connection(settings, readonly=False) as conn:
-            changes = nat.plan(conn, name, subnet)
-            if changes and not __opts__["test"]:
-                nat.apply(conn, name, xml, changes)
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
-    return statereturn.make_return(
-        name,
+    xml = nat.build_xml(name, subnet)
+    with _module.opened("virt.nat_running", kwargs) as (conn, _settings):
+        changes = nat.plan(conn, name, subnet)
+        if changes and not _module.is_test:
+            nat.apply(conn, name, xml, changes)
+    return StateChange(
         changes,
-        is_test=__opts__["test"],
-        test_comment=f"network {name} would be set up",
-        done_comment=f"network {name} is set up",
-        unchanged_comment=f"network {name} is in order",
+        f"network {name} would be set up",
+        done=f"network {name} is set up",
+        unchanged=f"network {name} is in order",
     )
 
 

@@ -11,20 +11,19 @@ from typing import Any
 
 from saltvirt.certificates.host import enrolment
 from saltvirt.core import arguments
-from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.core.errors import BadArgument
 from saltvirt.core.options import optionguard
-from saltvirt.core.salt import compat, statereturn
+from saltvirt.core.salt import compat
+from saltvirt.core.salt.statereturn import StateChange
+from saltvirt.entry.host import hostmodule
 from saltvirt.network.bridge import absent, bridgeplan, confirm, present
 from saltvirt.network.firewall import backends, lastpeers
 
 __virtualname__ = "virt"
+__virtual__ = hostmodule.load_everywhere
+_module = hostmodule.HostModule(globals())
 __opts__: Any
 __salt__: Any
-
-
-def __virtual__() -> str:
-    """Load everywhere: the network may be set up before libvirt."""
-    return __virtualname__
 
 
 def _request(name: str, ports: Any, state_arguments: Mapping[str, Any]) -> present.Request:
@@ -42,13 +41,13 @@ def _request(name: str, ports: Any, state_arguments: Mapping[str, Any]) -> prese
     if stp and timeout_s <= 2 * delay_s:
         raise BadArgument(
             "confirm_timeout",
-            f"with STP nothing passes for {2 * delay_s} s; give "
-            "more than that, or a smaller forward_delay",
+            f"with STP the bridge forwards nothing for {2 * delay_s} s; "
+            "set confirm_timeout above that, or a smaller forward_delay",
         )
     if arguments.boolean("vlan_filtering", state_arguments["vlan_filtering"]):
         options["vlan_filtering"] = 1
     elif vlans:
-        raise BadArgument("vlans", "only a bridge with vlan_filtering=True looks at them")
+        raise BadArgument("vlans", "has no effect without vlan_filtering=True")
     mtu = state_arguments["mtu"]
     return present.Request(
         bridge=bridgeplan.Bridge(
@@ -75,7 +74,7 @@ def _request(name: str, ports: Any, state_arguments: Mapping[str, Any]) -> prese
 
 def _tell_master(changes: Mapping[str, Any]) -> None:
     """Refresh the minion's grains, which it may have read while its address moved."""
-    if changes and not __opts__["test"]:
+    if changes and not _module.is_test:
         __salt__["saltutil.refresh_grains"]()
 
 
@@ -93,7 +92,7 @@ def bridge_present(
     vlans: Any = (),
     persist: str = "auto",
     confirm_timeout: int = 30,
-) -> dict[str, Any]:
+) -> StateChange:
     """
     Keep a persistent bridge over ports that may carry this host's own traffic.
 
@@ -129,26 +128,21 @@ def bridge_present(
             - ports: [eth0]
     """
     state_arguments = {k: v for k, v in locals().items() if k not in ("name", "ports")}
-    try:
-        request = _request(name, ports, state_arguments)
-        changes = present.make(__opts__, request, is_test=__opts__["test"])
-        _tell_master(changes)
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
+    request = _request(name, ports, state_arguments)
+    changes = present.make(__opts__, request, is_test=_module.is_test)
+    _tell_master(changes)
     note = ", and the master was reached over it"
     if confirm.master_address(__opts__) is None:
-        note = "; whether it leads anywhere was not tried, as this minion has no master"
-    return statereturn.make_return(
-        name,
+        note = "; this minion has no master, so the bridge was not tested"
+    return StateChange(
         changes,
-        is_test=__opts__["test"],
-        test_comment=f"bridge {name} would be made",
-        done_comment=f"bridge {name} is there{note}",
-        unchanged_comment=f"bridge {name} is in order",
+        f"bridge {name} would be made",
+        done=f"bridge {name} is set up{note}",
+        unchanged=f"bridge {name} is in order",
     )
 
 
-def bridge_absent(name: str, persist: str = "auto", confirm_timeout: int = 30) -> dict[str, Any]:
+def bridge_absent(name: str, persist: str = "auto", confirm_timeout: int = 30) -> StateChange:
     """
     Remove a bridge; its addresses, routes and lease move to its port, if it has one.
 
@@ -162,30 +156,25 @@ def bridge_absent(name: str, persist: str = "auto", confirm_timeout: int = 30) -
         br0:
           virt.bridge_absent
     """
-    try:
-        changes = absent.remove(
-            __opts__,
-            arguments.link_name("name", name),
-            confirm_timeout_s=arguments.whole_number("confirm_timeout", confirm_timeout, most=600),
-            persist_by=persist,
-            is_test=__opts__["test"],
-        )
-        _tell_master(changes)
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
-    return statereturn.make_return(
-        name,
+    changes = absent.remove(
+        __opts__,
+        arguments.link_name("name", name),
+        confirm_timeout_s=arguments.whole_number("confirm_timeout", confirm_timeout, most=600),
+        persist_by=persist,
+        is_test=_module.is_test,
+    )
+    _tell_master(changes)
+    return StateChange(
         changes,
-        is_test=__opts__["test"],
-        test_comment=f"bridge {name} would be removed",
-        done_comment=f"bridge {name} is removed",
-        unchanged_comment=f"there is no bridge {name}",
+        f"bridge {name} would be removed",
+        done=f"bridge {name} is removed",
+        unchanged=f"there is no bridge {name}",
     )
 
 
 def firewall_present(
     name: str, ports: Any, backend: str = "nftables", peers: Any = ()
-) -> dict[str, Any]:
+) -> StateChange:
     """
     Let only the other hypervisors reach ports of this host.
 
@@ -214,43 +203,34 @@ def firewall_present(
           virt.firewall_present:
             - ports: [16514, 49152-49215]
     """
-    is_test = __opts__["test"]
-    try:
-        ask = functools.partial(compat.certificates_pillar, __opts__)
-        addresses_by_host, last_peers = enrolment.peers(ask), lastpeers.LastPeers(name)
-        # A host that boots or has just lost its address must not be shut out by its peers.
-        unknown_hosts = [host for host, addresses in addresses_by_host.items() if not addresses]
-        kept_addresses = last_peers.of(unknown_hosts)
-        all_peers = [
-            *arguments.names("peers", peers),
-            *chain(*addresses_by_host.values(), *kept_addresses.values()),
-        ]
-        work = backends.of(backend, __salt__, name, ports, all_peers)
-        if not is_test:  # a test may run before the package is installed
-            work.refuse_missing()
-        changes = work.plan()
-        if changes and not is_test:
-            work.apply()
-        if not is_test:
-            last_peers.keep({**addresses_by_host, **kept_addresses})
-        note, warnings = (
-            work.note() + lastpeers.note(kept_addresses, unknown_hosts),
-            work.warnings(),
-        )
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
-    ret = statereturn.make_return(
-        name,
+    ask = functools.partial(compat.certificates_pillar, __opts__)
+    addresses_by_host, last_peers = enrolment.peers(ask), lastpeers.LastPeers(name)
+    # A host that boots or has just lost its address must not be shut out by its peers.
+    unknown_hosts = [host for host, addresses in addresses_by_host.items() if not addresses]
+    kept_addresses = last_peers.of(unknown_hosts)
+    all_peers = [
+        *arguments.names("peers", peers),
+        *chain(*addresses_by_host.values(), *kept_addresses.values()),
+    ]
+    work = backends.of(backend, __salt__, name, ports, all_peers)
+    if not _module.is_test:  # a test may run before the package is installed
+        work.refuse_missing()
+    changes = work.plan()
+    if changes and not _module.is_test:
+        work.apply()
+    if not _module.is_test:
+        last_peers.keep({**addresses_by_host, **kept_addresses})
+    note = work.note() + lastpeers.note(kept_addresses, unknown_hosts)
+    return StateChange(
         changes,
-        is_test=is_test,
-        test_comment=f"rules would be set{note}",
-        done_comment=f"rules are set{note}",
-        unchanged_comment=f"the rules are in order{note}",
+        f"rules would be set{note}",
+        done=f"rules are set{note}",
+        unchanged=f"the rules are in order{note}",
+        warnings=work.warnings(),
     )
-    return {**ret, "warnings": warnings} if warnings else ret
 
 
-def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables") -> dict[str, Any]:
+def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables") -> StateChange:
     """
     Remove the rules of virt.firewall_present, now and for later boots.
 
@@ -265,25 +245,19 @@ def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables")
         salt_virt:
           virt.firewall_absent
     """
-    try:
-        work = backends.of(backend, __salt__, name, ports, [])
-        changes, warnings = work.removal(), work.stays_loaded()
-        if changes and not __opts__["test"]:
-            work.remove()
-        if not __opts__["test"]:
-            lastpeers.LastPeers(name).forget()
-        warnings += work.kept_by_others()
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
-    ret = statereturn.make_return(
-        name,
+    work = backends.of(backend, __salt__, name, ports, [])
+    changes, warnings = work.removal(), work.stays_loaded()
+    if changes and not _module.is_test:
+        work.remove()
+    if not _module.is_test:
+        lastpeers.LastPeers(name).forget()
+    return StateChange(
         changes,
-        is_test=__opts__["test"],
-        test_comment="rules would be removed",
-        done_comment="rules are removed",
-        unchanged_comment="there are none",
+        "rules would be removed",
+        done="rules are removed",
+        unchanged="there are no rules",
+        warnings=[*warnings, *work.kept_by_others()],
     )
-    return {**ret, "warnings": warnings} if warnings else ret
 
 
 optionguard.states(globals())

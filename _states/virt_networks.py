@@ -8,57 +8,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.core.errors import VirtError
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt import statereturn
-from saltvirt.libvirt import connect, networks, networkspec
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.statereturn import StateChange
+from saltvirt.entry.host import hostmodule
+from saltvirt.libvirt import networks, networkspec
 
 __virtualname__ = "virt"
-__opts__: Any
-__pillar__: Any
-__grains__: Any
-
-
-def __virtual__() -> str | tuple[bool, str]:
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _open_connection(function: str, state_arguments: Mapping[str, Any]) -> Any:
-    login = {key: state_arguments[key] for key in config.CONNECTION if state_arguments.get(key)}
-    login |= state_arguments.get("kwargs") or {}
-    settings = config.for_call(function, login, __opts__, __pillar__, __grains__)
-    return connect.open_connection(settings, readonly=__opts__["test"])
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def _keep_network(
     function: str, state_arguments: Mapping[str, Any], *, running: bool
-) -> dict[str, Any]:
-    name = state_arguments["name"]
-    try:
-        network = networkspec.from_call(
-            name, state_arguments["bridge"], state_arguments["forward"], state_arguments
-        )
-        autostart = arguments.boolean("autostart", state_arguments["autostart"])
-        with _open_connection(function, state_arguments) as conn:
-            change, comment = networks.ensure_defined(
-                conn, network, autostart=autostart, running=running, is_test=__opts__["test"]
-            )
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
-    return _state_return(name, change, comment)
-
-
-def _state_return(name: str, change: str, comment: str) -> dict[str, Any]:
-    return statereturn.make_return(
-        name,
-        {name: change} if change else {},
-        is_test=__opts__["test"],
-        test_comment=comment,
-        done_comment=comment,
-        unchanged_comment=comment,
+) -> StateChange:
+    name, is_test = state_arguments["name"], _module.is_test
+    network = networkspec.from_call(
+        name, state_arguments["bridge"], state_arguments["forward"], state_arguments
     )
+    autostart = arguments.boolean("autostart", state_arguments["autostart"])
+    login = hostmodule.login(state_arguments) | state_arguments["kwargs"]
+    with _module.opened(function, login, readonly=is_test) as (conn, _settings):
+        change, comment = networks.ensure_defined(
+            conn, network, autostart=autostart, running=running, is_test=is_test
+        )
+    return StateChange({name: change} if change else {}, comment)
 
 
 def network_defined(
@@ -81,7 +54,7 @@ def network_defined(
     physical_function: str | None = None,
     dns: Any = None,
     **kwargs: Any,
-) -> dict[str, Any]:
+) -> StateChange:
     """
     Keep a network of libvirt's defined; it is not started now.
 
@@ -134,7 +107,7 @@ def network_running(
     physical_function: str | None = None,
     dns: Any = None,
     **kwargs: Any,
-) -> dict[str, Any]:
+) -> StateChange:
     """
     Keep a network of libvirt's defined and running.
 
@@ -165,7 +138,7 @@ def network_running(
     return _keep_network("virt.network_running", locals(), running=True)
 
 
-def network_absent(name: str, **kwargs: Any) -> dict[str, Any]:
+def network_absent(name: str, **kwargs: Any) -> StateChange:
     """
     Stop a network and remove its definition.
 
@@ -181,13 +154,11 @@ def network_absent(name: str, **kwargs: Any) -> dict[str, Any]:
         lan:
           virt.network_absent
     """
-    try:
-        with _open_connection("virt.network_absent", {"kwargs": kwargs}) as conn:
-            change = networks.remove(conn, name, is_test=__opts__["test"])
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
+    opened = _module.opened("virt.network_absent", kwargs, readonly=_module.is_test)
+    with opened as (conn, _settings):
+        change = networks.remove(conn, name, is_test=_module.is_test)
     comment = f"Network {name} {change.removeprefix('Network ') or 'is absent'}"
-    return _state_return(name, change, comment)
+    return StateChange({name: change} if change else {}, comment)
 
 
 optionguard.states(globals())

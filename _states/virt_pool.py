@@ -9,31 +9,15 @@ from typing import Any
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import VirtError
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt import statereturn
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.statereturn import StateChange
+from saltvirt.entry.host import hostmodule
 from saltvirt.libvirt.storage import poolstates
 from saltvirt.storage import vmvolumes
 
 __virtualname__ = "virt"
-__opts__: Any
-__pillar__: Any
-__grains__: Any
-
-
-def __virtual__() -> str | tuple[bool, str]:
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
-
-
-def _settings(*login: str | None) -> config.HostSettings:
-    override = dict(zip(config.CONNECTION, login, strict=True))
-    return config.host_settings(__opts__, __pillar__, __grains__, **override)
-
-
-def _open_connection(*login: str | None) -> Any:
-    return connect.open_connection(_settings(*login), readonly=False)
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def pool_defined(
@@ -47,7 +31,7 @@ def pool_defined(
     connection: str | None = None,
     username: str | None = None,
     password: str | None = None,
-) -> dict[str, Any]:
+) -> StateChange:
     """
     Keep a storage pool defined; do not start or stop it.
 
@@ -88,16 +72,7 @@ def pool_defined(
                 dir: /export/vms
                 format: nfs
     """
-    request = poolstates.PoolStateRequest(
-        name=name,
-        ptype=ptype,
-        target=target,
-        permissions=permissions,
-        source=source,
-        is_transient=transient,
-        autostart=autostart,
-    )
-    return _keep_pool(request, _open_connection, connection, username, password)
+    return _keep_pool("virt.pool_defined", locals(), runs=False)
 
 
 def pool_running(
@@ -111,7 +86,7 @@ def pool_running(
     connection: str | None = None,
     username: str | None = None,
     password: str | None = None,
-) -> dict[str, Any]:
+) -> StateChange:
     """
     Keep a storage pool defined and running.
 
@@ -134,42 +109,29 @@ def pool_running(
             - permissions:
                 mode: '0711'
     """
+    return _keep_pool("virt.pool_running", locals(), runs=True)
+
+
+def _keep_pool(function: str, state_arguments: Mapping[str, Any], *, runs: bool) -> StateChange:
     request = poolstates.PoolStateRequest(
-        name=name,
-        ptype=ptype,
-        target=target,
-        permissions=permissions,
-        source=source,
-        is_transient=transient,
-        autostart=autostart,
-        runs=True,
+        name=state_arguments["name"],
+        ptype=state_arguments["ptype"],
+        target=state_arguments["target"],
+        permissions=state_arguments["permissions"],
+        source=state_arguments["source"],
+        is_transient=arguments.boolean("transient", state_arguments["transient"]),
+        autostart=arguments.boolean("autostart", state_arguments["autostart"]),
+        runs=runs,
     )
-    return _keep_pool(request, _open_connection, connection, username, password)
-
-
-def _keep_pool(
-    request: poolstates.PoolStateRequest, open_connection: Any, *login: str | None
-) -> dict[str, Any]:
-    try:
-        arguments.boolean("transient", request.is_transient)
-        arguments.boolean("autostart", request.autostart)
-        with open_connection(*login) as conn:
-            plan = poolstates.plan(conn, request)
-            # A secret cannot be read and compared, so it is written each time.
-            if not __opts__["test"]:
-                poolstates.apply(conn, plan)
-    except VirtError as error:
-        return statereturn.make_failure(request.name, error, globals())
-    done_comment = f"Pool {request.name} {', '.join(plan.parts)}"
-    unchanged_comment = f"Pool {request.name} {'already running' if request.runs else 'unchanged'}"
-    changes = poolstates.changes(request.name, plan)
-    return statereturn.make_return(
-        request.name,
-        changes,
-        is_test=__opts__["test"],
-        test_comment=done_comment,
-        done_comment=done_comment,
-        unchanged_comment=unchanged_comment,
+    with _module.opened(function, hostmodule.login(state_arguments)) as (conn, _settings):
+        plan = poolstates.plan(conn, request)
+        # A secret cannot be read and compared, so it is written each time.
+        if not _module.is_test:
+            poolstates.apply(conn, plan)
+    return StateChange(
+        poolstates.changes(request.name, plan),
+        f"Pool {request.name} {', '.join(plan.parts)}",
+        unchanged=f"Pool {request.name} {'already running' if request.runs else 'unchanged'}",
     )
 
 
@@ -179,7 +141,7 @@ def pool_deleted(
     connection: str | None = None,
     username: str | None = None,
     password: str | None = None,
-) -> dict[str, Any]:
+) -> StateChange:
     """
     Stop and undefine a storage pool; ``purge`` also deletes its content.
 
@@ -204,28 +166,26 @@ def pool_deleted(
           virt.pool_deleted:
             - purge: True
     """
-    changes = poolstates.empty_changes()
+    changes, is_test = poolstates.empty_changes(), _module.is_test
+    login = hostmodule.login(locals())
     try:
         purges = arguments.boolean("purge", purge)
-        settings = _settings(connection, username, password)
-        with connect.open_connection(settings, readonly=False) as conn:
+        with _module.opened("virt.pool_deleted", login) as (conn, settings):
             plan = poolstates.plan_deletion(conn, name, purges=purges)
             if plan is None:
-                idle = f"Storage pool could not be found: {name}"
-                return {"name": name, "changes": {}, "result": True, "comment": idle}
+                return StateChange({}, f"Storage pool could not be found: {name}")
             # Check all volumes first: a pool must not be deleted by half.
             with vmvolumes.hold_host_lock(settings):
                 vmvolumes.refuse_deletion(conn, settings, name, plan.volumes)
-            if __opts__["test"]:
+            if is_test:
                 changes = poolstates.predict_changes(plan)
             else:
                 deletion_guard = vmvolumes.get_deletion_lock(conn, settings, name, plan.volumes)
                 poolstates.delete(conn, plan, changes, deletion_guard)
     except VirtError as error:
-        failed = statereturn.make_failure(name, f"Failed deleting pool: {error}", globals())
-        return {**failed, "changes": changes if any(changes.values()) else {}}
-    result = None if __opts__["test"] else True
-    return {"name": name, "changes": changes, "result": result, "comment": plan.comment}
+        changes_made = changes if any(changes.values()) else {}
+        return StateChange(changes_made, "", failure=f"Failed deleting pool: {error}")
+    return StateChange(changes, plan.comment)
 
 
 def pool_absent(
@@ -233,7 +193,7 @@ def pool_absent(
     connection: str | None = None,
     username: str | None = None,
     password: str | None = None,
-) -> dict[str, Any]:
+) -> StateChange:
     """
     Stop and undefine a storage pool, with the secret made for it.
 
@@ -250,22 +210,14 @@ def pool_absent(
         old-pool:
           virt.pool_absent
     """
-    try:
-        with _open_connection(connection, username, password) as conn:
-            plan = poolstates.plan_deletion(conn, name, purges=False)
-            if plan is not None and not __opts__["test"]:
-                poolstates.delete(conn, plan, poolstates.empty_changes())
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
-    words = "stopped, undefined" if plan is not None and plan.is_active else "undefined"
-    return statereturn.make_return(
-        name,
-        {} if plan is None else {name: f"Pool {words}"},
-        is_test=__opts__["test"],
-        test_comment=f"Pool {name} {words}",
-        done_comment=f"Pool {name} {words}",
-        unchanged_comment=f"there is no pool {name}",
-    )
+    with _module.opened("virt.pool_absent", hostmodule.login(locals())) as (conn, _settings):
+        plan = poolstates.plan_deletion(conn, name, purges=False)
+        if plan is not None and not _module.is_test:
+            poolstates.delete(conn, plan, poolstates.empty_changes())
+    if plan is None:
+        return StateChange({}, f"there is no pool {name}")
+    words = "stopped, undefined" if plan.is_active else "undefined"
+    return StateChange({name: f"Pool {words}"}, f"Pool {name} {words}")
 
 
 optionguard.states(globals())

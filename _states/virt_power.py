@@ -10,46 +10,26 @@ A name is a pattern such as ``web*``; without a matching VM the state fails. ``c
 
 from typing import Any
 
-from saltvirt.core.errors import VirtError
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt import statereturn
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.statereturn import StateChange
+from saltvirt.entry.host import hostmodule
 from saltvirt.vm.power.host import acting
 
 __virtualname__ = "virt"
-__opts__: Any
-__pillar__: Any
-__grains__: Any
-
-
-def __virtual__() -> str | tuple[bool, str]:
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def _act_on_vms(
     state: str, name: str, function: str, section: str, done_comment: str, keywords: dict[str, Any]
-) -> dict[str, Any]:
-    is_test = __opts__["test"]
-    try:
-        settings = config.for_call(f"virt.{state}", keywords, __opts__, __pillar__, __grains__)
-        is_off = state != "rebooted"
-        out = acting.power(settings, name, function, is_test=is_test, is_off=is_off)
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
-    return statereturn.make_return_for_all(
-        name,
-        out.matched,
-        out.ignored,
-        out.changes(section),
-        is_test=is_test,
-        done_comment=done_comment,
-        namespace=globals(),
-    )
+) -> StateChange:
+    settings = _module.settings(f"virt.{state}", keywords)
+    is_off = state != "rebooted"
+    out = acting.power(settings, name, function, is_test=_module.is_test, is_off=is_off)
+    return out.state_change(out.changes(section), done_comment)
 
 
-def stopped(name: str, **kwargs: Any) -> dict[str, Any]:
+def stopped(name: str, **kwargs: Any) -> StateChange:
     """
     Keep VMs shut down: ask the guests of running VMs.
 
@@ -69,7 +49,7 @@ def stopped(name: str, **kwargs: Any) -> dict[str, Any]:
     return _act_on_vms("stopped", name, "shutdown", "stopped", done_comment, kwargs)
 
 
-def powered_off(name: str, **kwargs: Any) -> dict[str, Any]:
+def powered_off(name: str, **kwargs: Any) -> StateChange:
     """
     Keep VMs off: stop running VMs at once, as pulling their plugs would.
 
@@ -88,7 +68,7 @@ def powered_off(name: str, **kwargs: Any) -> dict[str, Any]:
     return _act_on_vms("powered_off", name, "stop", "unpowered", done_comment, kwargs)
 
 
-def unpowered(name: str, **kwargs: Any) -> dict[str, Any]:
+def unpowered(name: str, **kwargs: Any) -> StateChange:
     """
     Keep VMs off: the old name of ``virt.powered_off``.
 
@@ -104,7 +84,7 @@ def unpowered(name: str, **kwargs: Any) -> dict[str, Any]:
     return _act_on_vms("unpowered", name, "stop", "unpowered", done_comment, kwargs)
 
 
-def rebooted(name: str, **kwargs: Any) -> dict[str, Any]:
+def rebooted(name: str, **kwargs: Any) -> StateChange:
     """
     Ask the guests of VMs to reboot, each time the state runs.
 

@@ -11,22 +11,14 @@ A name is a pattern such as ``web*``; without a matching VM the state fails. ``c
 from typing import Any
 
 from saltvirt.core import arguments
-from saltvirt.core.errors import VirtError
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt import statereturn
-from saltvirt.libvirt import connect
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.statereturn import StateChange
+from saltvirt.entry.host import hostmodule
 from saltvirt.vm.power.host import acting
 
 __virtualname__ = "virt"
-__opts__: Any
-__pillar__: Any
-__grains__: Any
-
-
-def __virtual__() -> str | tuple[bool, str]:
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def _take_snapshots(
@@ -36,30 +28,18 @@ def _take_snapshots(
     external: object,
     done_comment: str,
     keywords: dict[str, Any],
-) -> dict[str, Any]:
-    is_test = __opts__["test"]
-    try:
-        is_external = arguments.boolean("external", external)
-        settings = config.for_call(f"virt.{state}", keywords, __opts__, __pillar__, __grains__)
-        out = acting.take_snapshots(
-            settings, name, suffix, is_test=is_test, is_external=is_external
-        )
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
-    return statereturn.make_return_for_all(
-        name,
-        out.matched,
-        out.ignored,
-        out.changes("saved"),
-        is_test=is_test,
-        done_comment=done_comment,
-        namespace=globals(),
+) -> StateChange:
+    is_external = arguments.boolean("external", external)
+    settings = _module.settings(f"virt.{state}", keywords)
+    out = acting.take_snapshots(
+        settings, name, suffix, is_test=_module.is_test, is_external=is_external
     )
+    return out.state_change(out.changes("saved"), done_comment)
 
 
 def snapshot(
     name: str, suffix: str | None = None, external: bool = False, **kwargs: Any
-) -> dict[str, Any]:
+) -> StateChange:
     """
     Take a snapshot of VMs, each time the state runs.
 
@@ -84,7 +64,7 @@ def snapshot(
 
 def saved(
     name: str, suffix: str | None = None, external: bool = False, **kwargs: Any
-) -> dict[str, Any]:
+) -> StateChange:
     """
     Take a snapshot of VMs, each time the state runs: the old name of ``virt.snapshot``.
 
@@ -101,7 +81,7 @@ def saved(
 
 def reverted(
     name: str, snapshot: str | None = None, cleanup: bool = False, **kwargs: Any
-) -> dict[str, Any]:
+) -> StateChange:
     """
     Revert VMs to a snapshot, each time the state runs; later changes to their disks are lost.
 
@@ -123,26 +103,18 @@ def reverted(
           virt.reverted:
             - snapshot: before-update
     """
-    is_test = __opts__["test"]
-    try:
-        with_cleanup = arguments.boolean("cleanup", cleanup)
-        settings = config.for_call("virt.reverted", kwargs, __opts__, __pillar__, __grains__)
-        out = acting.revert(settings, name, snapshot, with_cleanup=with_cleanup, is_test=is_test)
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
+    with_cleanup = arguments.boolean("cleanup", cleanup)
+    out = acting.revert(
+        _module.settings("virt.reverted", kwargs),
+        name,
+        snapshot,
+        with_cleanup=with_cleanup,
+        is_test=_module.is_test,
+    )
     is_single = len(out.matched) == 1 and bool(out.changed)
     changes = out.changed[0] if is_single else out.changes("reverted")
     done_comment = f"Domain{'s' if len(out.matched) > 1 else ''} has been reverted"
-    ret = statereturn.make_return_for_all(
-        name,
-        out.matched,
-        out.ignored,
-        changes,
-        is_test=is_test,
-        done_comment=done_comment,
-        namespace=globals(),
-    )
-    return {**ret, "warnings": out.warnings} if out.warnings else ret
+    return out.state_change(changes, done_comment)
 
 
 optionguard.states(globals())

@@ -7,23 +7,16 @@ States of the volumes in a hypervisor's storage pools.
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt.core.errors import VirtError
-from saltvirt.core.options import config, optionguard
-from saltvirt.core.salt import statereturn
-from saltvirt.libvirt import connect
+from saltvirt.core.errors import BadArgument
+from saltvirt.core.options import optionguard
+from saltvirt.core.salt.statereturn import StateChange
+from saltvirt.entry.host import hostmodule
 from saltvirt.libvirt.storage import volumes
 from saltvirt.xml.storage import storagevolume
 
 __virtualname__ = "virt"
-__opts__: Any
-__pillar__: Any
-__grains__: Any
-
-
-def __virtual__() -> str | tuple[bool, str]:
-    """Load only if libvirt's Python module is installed; otherwise return the reason."""
-    missing = connect.why_missing()
-    return (False, missing) if missing else __virtualname__
+__virtual__ = hostmodule.load_with_libvirt
+_module = hostmodule.HostModule(globals())
 
 
 def volume_defined(
@@ -39,7 +32,7 @@ def volume_defined(
     connection: str | None = None,
     username: str | None = None,
     password: str | None = None,
-) -> dict[str, Any]:
+) -> StateChange:
     """
     Keep a volume in a storage pool that runs.
 
@@ -77,51 +70,40 @@ def volume_defined(
             - format: qcow2
             - size: 8192
     """
-    override = {"connection": connection, "username": username, "password": password}
-    try:
-        volume = storagevolume.from_call(
-            name,
-            size,
-            allocation=allocation,
-            format=format,
-            type=type,
-            given_permissions=permissions,
-            backing_store=backing_store,
-            nocow=nocow,
-        )
-        settings = config.host_settings(__opts__, __pillar__, __grains__, **override)
-        with connect.open_connection(settings, readonly=False) as conn:
-            old_volume = volumes.find(conn, pool, name)
-            if old_volume is not None:
-                return _compare(name, old_volume, volume)
-            volumes.refuse_unmakeable(conn, pool, volume)
-            if not __opts__["test"]:
-                volumes.define(conn, pool, volume)
-    except VirtError as error:
-        return statereturn.make_failure(name, error, globals())
-    return statereturn.make_return(
+    login = hostmodule.login(locals())
+    volume = storagevolume.from_call(
         name,
+        size,
+        allocation=allocation,
+        format=format,
+        type=type,
+        given_permissions=permissions,
+        backing_store=backing_store,
+        nocow=nocow,
+    )
+    with _module.opened("virt.volume_defined", login) as (conn, _settings):
+        old_volume = volumes.find(conn, pool, name)
+        if old_volume is not None:
+            return _compare(old_volume, volume)
+        volumes.refuse_unmakeable(conn, pool, volume)
+        if not _module.is_test:
+            volumes.define(conn, pool, volume)
+    return StateChange(
         {f"{pool}/{name}": {"old": "", "new": "defined"}},
-        is_test=__opts__["test"],
-        test_comment=f"Volume {name} would be defined in pool {pool}",
-        done_comment=f"Volume {name} defined in pool {pool}",
-        unchanged_comment="",
+        f"Volume {name} would be defined in pool {pool}",
+        done=f"Volume {name} defined in pool {pool}",
     )
 
 
-def _compare(
-    name: str, old_volume: storagevolume.Volume, volume: storagevolume.Volume
-) -> dict[str, Any]:
+def _compare(old_volume: storagevolume.Volume, volume: storagevolume.Volume) -> StateChange:
     """Return the state's result for an existing volume."""
     if storagevolume.differences(old_volume, volume):
-        return statereturn.make_failure(
-            name,
-            "A volume with the same name but different backing store or format is existing",
+        raise BadArgument(
+            "A volume with the same name but different backing store or format is existing"
         )
-    comment = "volume is existing"
     if old_volume.capacity != volume.capacity:
-        comment = "The capacity of the volume is different, but no resize performed"
-    return {"name": name, "changes": {}, "result": True, "comment": comment}
+        return StateChange({}, "The capacity of the volume is different, but no resize performed")
+    return StateChange({}, "volume is existing")
 
 
 optionguard.states(globals())

@@ -294,8 +294,6 @@ def _bound(source: Source, module: str, old: str, new: str) -> set[str]:
         elif isinstance(child, ast.ImportFrom) and child.module == module:
             for alias in (alias for alias in child.names if alias.name == old):
                 _rename_alias(source, alias, old, new)
-        elif isinstance(child, ast.Assign) and _later(child.value) == module:
-            out |= {target.id for target in child.targets if isinstance(target, ast.Name)}
     return out
 
 
@@ -305,13 +303,6 @@ def _rename_alias(source: Source, alias: ast.alias, old: str, new: str) -> None:
         if new in used(source.tree):
             raise Refused(f"{source.path}: {new} is used there already")
         rename_uses(source, source.tree, old, new)
-
-
-def _later(node: ast.expr) -> object:
-    """Return the module of a call ``Later("module")``, else None."""
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Later" and node.args:
-        return getattr(node.args[0], "value", None)
-    return None
 
 
 DOING = {"local": rename_local, "global": rename_global}

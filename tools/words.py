@@ -56,11 +56,16 @@ def prose(text: str) -> Iterator[tuple[str, int]]:
 
 
 def renamed(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield ``(import, line)`` of all imports under another name (``ET`` is the usual one)."""
+    """
+    Yield ``(import, line)`` of all imports under another name (``ET`` is the usual one).
+
+    Where the file defines a function of that name, as runners do, the import needs another name.
+    """
+    defined = {n.name for n in ast.iter_child_nodes(tree) if isinstance(n, ast.FunctionDef)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             for alias in node.names:
-                if alias.asname not in (None, alias.name, "ET"):
+                if alias.asname not in (None, alias.name, "ET") and alias.name not in defined:
                     yield f"{alias.name} as {alias.asname}", node.lineno
 
 

@@ -276,7 +276,7 @@ def test_an_interrupted_command_takes_everything_back(clean):
     clean.interrupt("virt.init t1")
     done = clean.end(running)
 
-    refused(done, "interrupted; what was begun is taken back")
+    refused(done, "interrupted; unfinished steps were undone")
     builds = clean.folder("hyper1") / "var/lib/salt-virt/records/build"
     wait("the end of the host's job", lambda: not list(builds.glob("*")), timeout_s=120)
     assert clean.accepted() == []

@@ -253,7 +253,7 @@ def test_a_runner_that_is_interrupted_takes_everything_back(cloud3, m1):
     job = slow(cloud3)
     cloud3.interrupt("virt.migrate m1")
     done = cloud3.end(job)
-    assert done.code == 1 and "interrupted; what was begun is taken back" in done.error
+    assert done.code == 1 and "interrupted; unfinished steps were undone" in done.error
 
     wait("the VM on its host", lambda: where(cloud3) == {"hyper1": "running"})
     wait("the end of the job", lambda: cloud3.local("hyper1", "virt.migrate_status", "m1") == {})

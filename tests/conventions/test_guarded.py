@@ -14,7 +14,6 @@ RUNNERS = sorted((ROOT / "_runners").glob("[a-z]*.py"))
 # Functions that are let in beside those of saltvirt.core.salt.lookonly.
 HARMLESS = {
     "virt_answers": "signed",
-    "virt_answers_moves": "migrate_forget",
     "virt_pool": "pool_refresh",
 }
 # What ends, or takes back, what was begun before the options were missing.

@@ -51,11 +51,9 @@ def imports(path):
 
 
 def _imports(path):
-    tree = trees.tree(path)
-    top = set(map(id, tree.body))
-    guarded = {id(n) for node in tree.body if isinstance(node, ast.Try) for n in node.body}
+    top = set(map(id, top_statements(trees.tree(path))))
     for node in trees.nodes(path):
-        at_top = id(node) in top or id(node) in guarded
+        at_top = id(node) in top
         if isinstance(node, ast.Import):
             yield from ((alias.name, at_top) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -65,6 +63,19 @@ def _imports(path):
                 yield from ((f"saltvirt.{alias.name}", at_top) for alias in node.names)
             else:
                 yield module, at_top
+
+
+def top_statements(tree):
+    """Yield the statements of a file, with those of its blocks that only import."""
+    for node in tree.body:
+        yield node
+        if isinstance(node, ast.Try) or is_lazy(node):
+            yield from node.body
+
+
+def is_lazy(node):
+    """Return whether a statement is a block of imports that happen on first use."""
+    return isinstance(node, ast.With) and ast.unparse(node.items[0]) == "lazy_imports()"
 
 
 @functools.cache
@@ -204,16 +215,23 @@ def test_elements_of_a_domain_are_read_and_built_in_xml_alone():
 def test_salt_modules_use_the_library_of_their_side(kind, sides):
     def wrong(path):
         allowed = sides | {"pure", "shared"}
-        return [m for m in of_ours(path) | later(path) if rooms.side(m) not in allowed]
+        return [m for m in of_ours(path) if rooms.side(m) not in allowed]
 
     assert offenders(sorted((ROOT / kind).glob("*.py")), wrong) == {}
 
 
-def later(path):
-    """Return the modules of the library that a file imports when they are first used."""
-    calls = (node for node in trees.nodes(path) if isinstance(node, ast.Call))
-    names = {c.args[0].value for c in calls if getattr(c.func, "id", "") == "Later"}
-    return {name.removeprefix("saltvirt.") for name in names}
+@pytest.mark.parametrize(
+    "path",
+    [path for path in [*SALT_MODULES, *PARTS] if any(map(is_lazy, trees.tree(path).body))],
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
+)
+def test_only_modules_of_the_library_are_imported_on_first_use(path):
+    for block in filter(is_lazy, trees.tree(path).body):
+        for statement in block.body:
+            assert isinstance(statement, ast.ImportFrom), ast.unparse(statement)
+            for alias in statement.names:
+                module = f"{statement.module}.{alias.name}"
+                assert (LIBRARY.parent / f"{module.replace('.', '/')}.py").is_file(), module
 
 
 @pytest.mark.parametrize("kind", ["_grains", "_output"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from labkit.settings import CHECKOUT
 from loadkit import Place, move_script, overlay, run, site_packages
+from saltfactories.manager import FactoriesManager
 
 
 @pytest.fixture(scope="session")
@@ -70,3 +71,18 @@ def installed(base, tmp_path_factory):
 def place(tmp_path_factory):
     """Return a function: a Salt with its own configuration in an environment."""
     return lambda venv: Place(tmp_path_factory.mktemp("salt"), venv)
+
+
+@pytest.fixture(scope="session")
+def factories(request, base, event_listener, tmp_path_factory):
+    """Return a function: what starts the daemons of one line of Salt (pytest-salt-factories)."""
+    log_server = request.config.pluginmanager.get_plugin("saltfactories-log-server")
+    return lambda line: FactoriesManager(
+        root_dir=tmp_path_factory.mktemp("daemons"),
+        scripts_dir=base(line) / "bin",
+        log_server_host=log_server.log_host,
+        log_server_port=log_server.log_port,
+        log_server_level=log_server.log_level,
+        event_listener=event_listener,
+        start_timeout=90,
+    )

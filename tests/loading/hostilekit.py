@@ -1,10 +1,9 @@
 """A real master on loopback, and minions of it that call its methods themselves."""
 
 import json
-import socket
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 from labkit.settings import CHECKOUT
 from loadkit import run
@@ -62,35 +61,21 @@ print(installed.request(sys.argv[1])[1])
 """
 
 
-def free_ports(count):
-    """Return ports of loopback that nothing listens on."""
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in servers]
-    for server in servers:
-        server.close()
-    return ports
-
-
 class Master:
     """A master that runs, with two hosts and one guest whose keys are accepted."""
 
-    def __init__(self, place):
+    def __init__(self, place, factories):
         self.place, self.python = place, place.venv / "bin/python3"
         self.pki, self.log = place.folder / "pki", place.folder / "log"
-        publish, ret = free_ports(2)
-        config = json.loads((place.etc / "master").read_text())
-        config |= {
-            "user": "root",
-            "interface": "127.0.0.1",
-            "publish_port": publish,
-            "ret_port": ret,
-            "pidfile": str(place.folder / "pid"),
+        overrides = json.loads((place.etc / "master").read_text())
+        overrides |= {
             "worker_threads": 2,
             "minimum_auth_version": 0,
             "virt": {"hypervisors": list(HOSTS)},
             "log_level_logfile": "warning",
         }
-        (place.etc / "master").write_text(json.dumps(config))
+        self.daemon = factories.salt_master_daemon(overrides.pop("id"), overrides=overrides)
+        place.etc = Path(self.daemon.config_dir)
         assert self.run("saltutil.sync_all").returncode == 0
         for name in (*HOSTS, GUEST):
             folder = place.folder / "minions" / name
@@ -100,33 +85,13 @@ class Master:
                 "id": name,
                 "pki_dir": str(folder / "pki"),
                 "master": "127.0.0.1",
-                "master_port": ret,
+                "master_port": self.daemon.config["ret_port"],
                 "user": "root",
                 "log_file": str(folder / "log"),
             }
             (folder / "minion").write_text(json.dumps(options))
         done = run([self.python, "-c", _KEYS, place.folder / "minions", self.pki, *HOSTS, GUEST])
         assert done.returncode == 0, done.stderr
-        self.process = None
-
-    def start(self):
-        """Start it, and wait until it answers."""
-        argv = [self.place.venv / "bin/salt-master", "-c", self.place.etc]
-        if not argv[0].exists():
-            argv = [self.python, "-c", "import salt.scripts; salt.scripts.salt_master()", *argv[1:]]
-        with (self.place.folder / "printed").open("wb") as printed:
-            self.process = subprocess.Popen(
-                list(map(str, argv)), stdout=printed, stderr=printed, start_new_session=True
-            )
-        end = time.monotonic() + 90
-        while "base" not in self.call(HOSTS[0], {"cmd": "_file_envs"}, wait_s=20):
-            assert time.monotonic() < end, (self.place.folder / "printed").read_text() + self.said
-
-    def stop(self):
-        """End it with its processes."""
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait(30)
 
     said = ""
 

@@ -11,17 +11,14 @@ PLANTING = "3008"
 
 
 @pytest.fixture(scope="module", params=SALT_LINES)
-def master(request, base, place):
+def master(request, base, place, factories):
     """A master of either Salt that runs, with certificates of two hosts."""
-    made = Master(place(base(request.param)))
+    made = Master(place(base(request.param)), factories(request.param))
     made.line = request.param
-    try:
-        made.start()
+    with made.daemon.started():
         for host in ("hyper1", "hyper2"):
             assert "BEGIN CERTIFICATE" in made.certify(host)
         yield made
-    finally:
-        made.stop()
 
 
 def plant(master, path):

@@ -120,10 +120,10 @@ def test_a_deployment_ends_in_one_line():
 
 # A host's lease alone is the host's own word: whatever else is known of an address, a guest said.
 TOLD_BY = {
-    "minion": "as the VM itself says",
-    "agent": "as the guest's agent says",
-    "neighbours": "as the VM itself tells its network",
-    "arp": "as the VM itself tells its network",
+    "minion": "reported by the VM",
+    "agent": "reported by the guest's agent",
+    "neighbours": "learned from the VM's network packets",
+    "arp": "learned from the VM's network packets",
 }
 
 
@@ -205,8 +205,11 @@ def test_the_way_to_log_in_is_a_line_of_its_own_that_can_be_copied():
 @pytest.mark.parametrize(
     ("console", "lines"),
     [
-        ({"console": ["a", "b  c"]}, ["its console ends so (more by: COMMAND):", "  a", "  b  c"]),
-        ({"console": []}, ["its console has said nothing (more by: COMMAND)"]),
+        (
+            {"console": ["a", "b  c"]},
+            ["its console ends with (more by: COMMAND):", "  a", "  b  c"],
+        ),
+        ({"console": []}, ["its console is empty (more by: COMMAND)"]),
         ({"console_error": "no log"}, ["its console cannot be shown: no log"]),
     ],
 )
@@ -309,9 +312,9 @@ def test_an_audit_names_each_finding_with_its_fix_and_who_was_looked_at():
         "master           acl",
     ]
     assert lines[3].startswith("  what") and any(line.startswith("  fix: do") for line in lines)
-    assert lines[-1] == "looked at master, hyper1" and max(map(len, lines)) <= 80
+    assert lines[-1] == "checked master, hyper1" and max(map(len, lines)) <= 80
     assert outputter("virt_audit")({"findings": [], "checked": ["hyper1"]}) == (
-        "looked at master, hyper1: nothing falls short"
+        "checked master, hyper1: no findings"
     )
 
 
@@ -335,11 +338,11 @@ def test_a_check_of_the_setup_shows_what_for_and_that_all_is_there():
         "hyper1           tls (for moving VMs)",
         "  w",
         "  fix: f",
-        "looked at master, hyper1",
+        "checked master, hyper1",
         ready,
     ]
     assert outputter("virt_audit")({"findings": [], "checked": [], "ready": ready}) == (
-        f"looked at master\n{ready}"
+        f"checked master\n{ready}"
     )
 
 

@@ -1,1 +1,1 @@
-"""What Salt's own modules are wrapped in: the runner functions of the master."""
+"""What Salt's own modules share: the runner functions of the master, the functions of hosts."""

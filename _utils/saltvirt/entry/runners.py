@@ -24,18 +24,22 @@ from saltvirt.cluster.rpc import largeevents
 from saltvirt.core import terminal, undo
 from saltvirt.core.errors import BadArgument, VirtError
 from saltvirt.core.salt import gctuning, masterrelease, masteruser
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 
 # Only masters with cells need these.
-cells = Later("saltvirt.cells.run")
-here = Later("saltvirt.cells.cellside")
-routes = Later("saltvirt.cells.routes")
+with lazy_imports():
+    from saltvirt.cells import cellside, routes, run
 
 log = logging.getLogger(__name__)
 # Allowed on a master of any release: one names its release, the other shuts a host out.
 _ALWAYS = ("virt.audit", "virt.disallow")
 # Key of the failed job in ``__context__``, which outlives the job.
 _FAILED_JOB = "saltvirt_failed_job"
+
+
+def load_always() -> bool:
+    """Load on each master: it needs no libvirt."""
+    return True
 
 
 def runner_function(
@@ -62,11 +66,9 @@ def runner_function(
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        module, user_kwargs = (
-            function.__globals__,
-            {k: v for k, v in kwargs.items() if k[:2] != "__"},
-        )
+    def call(*args: Any, **kwargs: Any) -> Any:
+        module = function.__globals__
+        user_kwargs = {k: v for k, v in kwargs.items() if k[:2] != "__"}
         module["__jid_event__"] = job = _job()
         _forget_failure(module["__context__"], job)
         line = None
@@ -86,7 +88,7 @@ def runner_function(
         except OSError as error:
             failure = {"error": masteruser.explain_error(error, module["__opts__"])}
         except (KeyboardInterrupt, SystemExit):
-            failure = {"error": "interrupted; what was begun is taken back or finished"}
+            failure = {"error": "interrupted; unfinished steps were undone or completed"}
         else:
             _print_by(job, data, outputter, line and _nothing, module["__opts__"])
             largeevents.cut_large_answer(job, data, module["__opts__"])
@@ -101,23 +103,23 @@ def runner_function(
             job.print_func("ret", {"return": data})
         return data
 
-    out = _kept_for_above(function, run)
+    out = _kept_for_above(function, call)
     # Salt must see a signature that takes anything, so that _bind reports wrong arguments.
     del out.__wrapped__
     return out
 
 
-def _kept_for_above(function: Any, run: Callable[..., Any]) -> Any:
+def _kept_for_above(function: Any, call: Callable[..., Any]) -> Any:
     """Keep the answers to orders of a master above, which has this master as a cell."""
 
-    @functools.wraps(run)
+    @functools.wraps(call)
     def kept(*args: Any, **kwargs: Any) -> Any:
         # A master above calls with LOCAL; its questions are over in seconds and need no copy.
         is_order = kwargs.get("cell") == registry.LOCAL and _is_of_cloud(function)
         if not is_order or _name(function) in routes.QUESTIONS:
-            return run(*args, **kwargs)
+            return call(*args, **kwargs)
         try:
-            answer = run(*args, **kwargs)
+            answer = call(*args, **kwargs)
         except Exception as failed:
             _keep(function, f"Exception occurred in runner {_name(function)}: {failed}")
             raise
@@ -133,7 +135,7 @@ def _keep(function: Any, answer: Any) -> None:
         return
     try:
         with masteruser.as_master_user(opts):
-            here.keep_answer(opts, _jid(job), answer)
+            cellside.keep_answer(opts, _jid(job), answer)
     except (OSError, VirtError) as error:
         # The call is done all the same; the master above learns that the answer is lost.
         log.error("the answer of job %s was not kept: %s", job.base, error)
@@ -291,13 +293,13 @@ def _dispatch(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any)
     masterconfig.refuse_changes(opts, _name(function), {**bound.arguments, **bound.kwargs})
     if cell is None and not (_is_of_cloud(function) and registry.is_configured(opts)):
         return function(*bound.args, **bound.kwargs)
-    call, jid = _cell_call(function, bound, cell), _jid(job) if job else None
+    cell_call, jid = _cell_call(function, bound, cell), _jid(job) if job else None
 
-    def own(done_here: Any) -> Any:
-        values, kwargs = done_here.as_given()
+    def run_here(local_call: Any) -> Any:
+        values, kwargs = local_call.as_given()
         return function(*values, **kwargs)
 
-    return cells.command(opts, job, jid, call, own)
+    return run.command(opts, job, jid, cell_call, run_here)
 
 
 def _cell_call(function: Any, bound: inspect.BoundArguments, cell: Any) -> Any:

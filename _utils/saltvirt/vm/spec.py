@@ -10,14 +10,15 @@ from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Deployment, Disk, Nic, Requirements, Vm
 from saltvirt.core.options import config, defaults3006
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.salt.lazyimport import Later
+from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.placement import resources
 from saltvirt.vm import profiles, valuekinds
 from saltvirt.xml.domain import cpu as cpu_xml
 from saltvirt.xml.domain import graphics, osboot
 
 # The hosts need it in any case; on a master only deploying does.
-domain = Later("saltvirt.xml.domain.domain")
+with lazy_imports():
+    from saltvirt.xml.domain import domain
 
 OPTIONS = {
     "nic": "default",

@@ -19,6 +19,11 @@ TOOLS = (
 )
 # What makes the pages; pinned, as a warning of a newer release would fail them.
 PAGES = ("sphinx==9.0.*", "myst-parser==5.*", "furo==2025.12.19")
+# What builds and checks the distribution, and the other product on PyPI that has a module `virt`.
+PACKAGING_TOOLS = ("build", "twine", "setuptools>=68,<80", "wheel")
+SALTEXT_VIRT = "saltext-virt==0.1.0"
+PACKAGING = "/opt/packaging"
+FACTORIES = "pytest-salt-factories==1.0.5"
 TESTS = "/opt/tests"
 DOCS = "/opt/docs"
 _WHEELS = """
@@ -87,9 +92,28 @@ def docs():
     return layers.add("python-docs", recipe, roots.workshop(), what)
 
 
+def packaging(stack):
+    """Return a stack that also has the tools of a release, and saltext-virt's wheel."""
+    pip, install = f"{PACKAGING}/bin/python3 -m pip", "install -q --root-user-action=ignore"
+    recipe = (
+        f"python3 -m venv {PACKAGING}; {pip} {install} --no-cache-dir {_quoted(PACKAGING_TOOLS)}; "
+        f"{pip} download -q --no-cache-dir --no-deps -d {PACKAGING}/wheels {SALTEXT_VIRT}"
+    )
+    return layers.add("python-packaging", recipe, stack, "the Python environment packaging")
+
+
+def factories(stack):
+    """Return a stack whose tests can start masters and minions by pytest-salt-factories."""
+    recipe = (
+        f"{TESTS}/bin/python3 -m pip install -q --root-user-action=ignore --no-cache-dir "
+        f"'{FACTORIES}'"
+    )
+    return layers.add("python-factories", recipe, stack, "pytest-salt-factories")
+
+
 def both_salts():
     """Return the root of the tests with an environment of each line of Salt, /opt/salt-LINE."""
     stack = tests()
     for line in SALTS:
         stack = add(f"salt-{line}", line, (SALTS[line], *EXTRAS, "setuptools<80", "wheel"), stack)
-    return stack
+    return factories(packaging(stack))

@@ -76,7 +76,7 @@ def test_a_dry_run_says_what_would_be_done_and_how_uneven_it_is(lopsided, run):
     done = run(is_dry=True)
 
     assert len(done["moves"]) == 4 and done["stays"] == {}
-    assert done["imbalance"] == done["uneven"] > 0.2
+    assert done["imbalance"] > 0.2
     assert len(lopsided.hosts["h1"]) == 6
     run()
     assert [len(vms) for vms in lopsided.hosts.values()] == [2, 2, 2]

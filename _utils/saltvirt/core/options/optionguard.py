@@ -66,13 +66,20 @@ def modules(
     for name, function in _public(namespace):
         if name not in unguarded_names:
             lets_look = (looks_if or {}).get(name, _never)
-            namespace[name] = _guarded(function, lets_look, finish_rules.get(name, _never))
+            namespace[name] = _guarded(
+                namespace, function, lets_look, finish_rules.get(name, _never)
+            )
 
 
 def states(namespace: MutableMapping[str, Any]) -> None:
-    """Guard all states of a file: with ``test=True`` they run, and warn."""
+    """
+    Guard all states of a file: with ``test=True`` they run, and warn.
+
+    A state returns its :class:`~saltvirt.core.salt.statereturn.StateChange`, or a result as Salt
+    has it; a VirtError that it raises is its failure.
+    """
     for name, function in _public(namespace):
-        namespace[name] = _guarded_state(function)
+        namespace[name] = _guarded_state(namespace, function)
 
 
 def refuse_change(namespace: Mapping[str, Any], *, is_look: bool) -> None:
@@ -121,20 +128,22 @@ def _never(_keywords: Mapping[str, Any]) -> bool:
     return False
 
 
-def _guarded(function: Any, lets_look: LetIn, lets_finish: LetIn) -> Any:
+def _guarded(
+    namespace: MutableMapping[str, Any], function: Any, lets_look: LetIn, lets_finish: LetIn
+) -> Any:
     signature = inspect.signature(function)
     flags = [flag_rule(flag) for flag in _FLAGS if flag in signature.parameters]
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        options_in_force = _log_notices(function.__globals__)
+        options_in_force = _log_notices(namespace)
         if options_in_force.refusal is None:
             return function(*args, **kwargs)
         keywords = _arguments_by_name(signature, args, kwargs)
         rules = [*flags, lets_look, *([lets_finish] if options_in_force.is_remembered else [])]
         if any(_lets_in(rule, keywords) for rule in rules):
             return function(*args, **kwargs)
-        return _refuse(function, keywords, options_in_force.refusal)
+        return _refuse(namespace, function, keywords, options_in_force.refusal)
 
     return guarded
 
@@ -161,27 +170,36 @@ def _lets_in(let_in: LetIn, keywords: Mapping[str, Any]) -> bool:
         return False
 
 
-def _refuse(function: Any, keywords: Mapping[str, Any], reason: str) -> Any:
+def _refuse(
+    namespace: Mapping[str, Any], function: Any, keywords: Mapping[str, Any], reason: str
+) -> Any:
     """Raise the refusal, or return it to a runner with ``report``, which may try another host."""
     if function.__name__ not in ("init", "clone") or not keywords.get("report"):
         raise OptionsMissing(reason)
-    function.__globals__["__context__"]["retcode"] = 1
+    namespace["__context__"]["retcode"] = 1
     return ReservationRefused(str(keywords.get("name")), [reason]).to_dict()
 
 
-def _guarded_state(function: Any) -> Any:
+def _guarded_state(namespace: MutableMapping[str, Any], function: Any) -> Any:
+    signature = inspect.signature(function)
+
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        name = str(args[0] if args else kwargs.get("name", ""))
-        is_test = bool(function.__globals__["__opts__"].get("test"))
+        name = _arguments_by_name(signature, args, kwargs).get("name", args[0] if args else "")
+        is_test = bool(namespace["__opts__"].get("test"))
         try:
-            options_in_force = _options_in_force(function.__globals__, is_change=not is_test)
+            options_in_force = _options_in_force(namespace, is_change=not is_test)
         except VirtError as error:
             return statereturn.make_failure(name, error)
         if options_in_force.refusal and not is_test:
             return statereturn.make_failure(name, options_in_force.refusal)
         refusals = [options_in_force.refusal] if options_in_force.refusal else []
-        out = function(*args, **kwargs)
+        try:
+            out = function(*args, **kwargs)
+        except VirtError as error:
+            out = statereturn.make_failure(name, error, namespace)
+        if isinstance(out, statereturn.StateChange):
+            out = statereturn.make_return(name, out, namespace)
         warnings = [*out.get("warnings", ()), *refusals, *options_in_force.notices]
         return {**out, "warnings": warnings} if warnings else out
 

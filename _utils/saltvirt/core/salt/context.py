@@ -80,8 +80,11 @@ class Context:
 
         report
             True, or ``{"unasked": [host], "others": [VM], "uuid": text, "images": {image: digest},
-            "undoable": bool}`` from the order.
+            "undoable": bool}`` from the order. False for a call that is no order: it reports
+            nothing.
         """
+        if not report:
+            return self
         options = report if isinstance(report, Mapping) else {}
         other_vms, uuid = options.get("others"), options.get("uuid")
 

@@ -50,7 +50,7 @@ MODULES: Mapping[str, Functions] = {
     ),
     "virt_answers_moves": Functions(
         looks="migrate_check migration_state",
-        changes="migrate_begin migrate_prepare migrate_step migrate_push migrate_forget",
+        changes="migrate_begin migrate_prepare migrate_step migrate_push",
     ),
     "virt_capabilities": Functions(
         looks="capabilities domain_capabilities all_capabilities cpu_baseline"
@@ -68,7 +68,7 @@ MODULES: Mapping[str, Functions] = {
     "virt_key": Functions(changes="authorized"),
     "virt_migrate": Functions(
         looks="load migrate_status",
-        changes="migrate hold stay evacuated migrate_cancel migrate_start_postcopy "
+        changes="migrate hold evacuated migrate_cancel migrate_start_postcopy "
         "seed_non_shared_migrate",
     ),
     "virt_networks": Functions(

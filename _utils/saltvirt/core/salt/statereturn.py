@@ -1,6 +1,7 @@
 """The return values of states."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.core.errors import BadArgument, BadConfig, NotThereYet
@@ -36,56 +37,49 @@ def _is_open(reason: object, namespace: Mapping[str, Any]) -> bool:
     return bool(namespace["__opts__"]["test"]) and has_changes and not is_own
 
 
-def make_return(
-    name: str,
-    changes: dict[str, Any],
-    *,
-    is_test: bool,
-    test_comment: str,
-    done_comment: str,
-    unchanged_comment: str,
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """
+    What a state has changed, or with ``test=True`` would change.
+
+    changes
+        Salt's ``changes``; empty if there is nothing to change.
+    comment
+        The comment for changes to come, and for all cases without a comment of their own.
+    done, unchanged
+        The comments for changes made, and for nothing to change. Default to ``comment``.
+    failure, warnings
+        Why not all was changed, and Salt's ``warnings``. Default to none.
+    """
+
+    changes: dict[str, Any]
+    comment: str
+    done: str | None = None
+    unchanged: str | None = None
+    failure: object = None
+    warnings: Sequence[str] = ()
+
+
+def make_return(name: str, change: StateChange, namespace: Mapping[str, Any]) -> dict[str, Any]:
     """
     Return the result of a state that did its work, or with ``test=True`` would do it.
-
-    test_comment, done_comment, unchanged_comment
-        The comments for changes to come, changes made, and nothing to change.
-    """
-    if not changes:
-        return {"name": name, "changes": {}, "result": True, "comment": unchanged_comment}
-    result, comment = (None, test_comment) if is_test else (True, done_comment)
-    return {"name": name, "changes": changes, "result": result, "comment": comment}
-
-
-def make_return_for_all(
-    name: str,
-    matched: Collection[str],
-    ignored: Iterable[Mapping[str, str]],
-    changes: dict[str, Any],
-    *,
-    is_test: bool,
-    done_comment: str,
-    namespace: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """
-    Return the result of a state that acts on all VMs with names that match its own.
-
-    It is False without such a VM, or after any failure, even if others succeeded.
 
     namespace
         As for :func:`make_failure`.
     """
-    if not matched:
-        return make_failure(name, f"no VM's name matches {name!r}", namespace)
-    issues = "; ".join(f"{entry['domain']}: {entry['issue']}" for entry in ignored)
-    if issues:
-        return {**make_failure(name, issues, namespace), "changes": changes}
-    unchanged_comment = "No changes had happened"
-    return make_return(
-        name,
-        changes,
-        is_test=is_test,
-        test_comment=done_comment,
-        done_comment=done_comment,
-        unchanged_comment=unchanged_comment,
-    )
+    warnings = {"warnings": list(change.warnings)} if change.warnings else {}
+    if change.failure is not None:
+        failure = make_failure(name, change.failure, namespace)
+        return {**failure, "changes": change.changes, **warnings}
+    result: bool | None = True
+    comment = change.done if change.changes else change.unchanged
+    if change.changes and namespace["__opts__"]["test"]:
+        result, comment = None, change.comment
+    comment = change.comment if comment is None else comment
+    return {
+        "name": name,
+        "changes": change.changes,
+        "result": result,
+        "comment": comment,
+        **warnings,
+    }

@@ -51,7 +51,6 @@ def balance(
         "stays": {},
         **failure_entries,
     }
-    out["uneven"] = out["imbalance"]  # the former key, kept for one release
 
     def steps(finished_steps: _FinishedSteps, failed_names: Collection[str]) -> list[planning.Step]:
         return _plan_steps(cloud, state, finished_steps, failed_names, max_moves, threshold)

@@ -87,8 +87,8 @@ def test_with_stp_the_delay_is_the_least_that_the_kernel_takes(given, kept_cs):
 @pytest.mark.parametrize(
     ("opts", "said"),
     [
-        ({"file_client": "local"}, "there; whether it leads anywhere was not tried"),
-        ({"master_uri": "tcp://10.0.0.9:4506"}, "there, and the master was reached over it"),
+        ({"file_client": "local"}, "set up; this minion has no master"),
+        ({"master_uri": "tcp://10.0.0.9:4506"}, "set up, and the master was reached over it"),
     ],
 )
 def test_a_master_that_was_not_asked_is_not_said_to_have_been_reached(monkeypatch, opts, said):

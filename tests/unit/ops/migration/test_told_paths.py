@@ -75,7 +75,7 @@ def test_the_runner_is_told_and_nobody_else(end, conn, moving, monkeypatch):
         return []
 
     monkeypatch.setattr(arrivalchecks, "check", check)
-    monkeypatch.setattr(MOVES.config, "host_settings", lambda *_given: end.settings)
+    monkeypatch.setattr(MOVES._module, "settings", lambda *_given: end.settings)
     functions = {"virt.migrate_check": MOVES.migrate_check}
     order = answering.Order(fun="virt.migrate_check", arg=[wire.plain(moving)])
 

@@ -8,6 +8,7 @@ from typing import Any
 from saltvirt.core import arguments
 from saltvirt.core.errors import LibvirtRefused, VirtError
 from saltvirt.core.options.config import HostSettings
+from saltvirt.core.salt.statereturn import StateChange
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import power as switch
 from saltvirt.libvirt.domains import query, snapshots
@@ -30,12 +31,22 @@ class Outcome:
         rows_by_section = {section: self.changed, "ignored": self.ignored}
         return {key: rows for key, rows in rows_by_section.items() if rows}
 
+    def state_change(self, changes: dict[str, Any], comment: str) -> StateChange:
+        """Return what the state did; it fails after any failure, even if others succeeded."""
+        issues = "; ".join(f"{row['domain']}: {row['issue']}" for row in self.ignored)
+        unchanged = "No changes had happened"
+        return StateChange(
+            changes, comment, unchanged=unchanged, failure=issues or None, warnings=self.warnings
+        )
+
 
 def act_on_matching(
     settings: HostSettings, pattern: str, act: Callable[[Any, str, str], dict[str, Any] | None]
 ) -> Outcome:
     """
     Act on each VM matching the pattern; a failure on one VM does not stop the others.
+
+    Raises VirtError if no VM matches.
 
     act
         Takes the connection, the name and the state of a VM; returns its changes, or None.
@@ -44,6 +55,8 @@ def act_on_matching(
     with connect.open_connection(settings, readonly=False) as conn:
         states = query.states(conn)
         out.matched = sorted(fnmatch.filter(states, arguments.text("name", pattern)))
+        if not out.matched:
+            raise VirtError(f"no VM's name matches {pattern!r}")
         for name in out.matched:
             try:
                 row = act(conn, name, states[name])

@@ -1,0 +1,1 @@
+"""What the execution modules and states of a hypervisor share."""
