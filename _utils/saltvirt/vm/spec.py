@@ -13,8 +13,8 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.placement import resources
 from saltvirt.vm import profiles, valuekinds
-from saltvirt.xml.domain import cpu as cpu_xml
 from saltvirt.xml.domain import graphics, osboot
+from saltvirt.xml.domain.cpu import features_of
 
 # The hosts need it in any case; on a master only deploying does.
 with lazy_imports():
@@ -275,7 +275,7 @@ def requirements(vm: Vm) -> Requirements:
 
 
 def _features(cpu: Any) -> tuple[str, ...]:
-    features = cpu_xml.features_of(cpu) if isinstance(cpu, dict) else {}
+    features = features_of(cpu) if isinstance(cpu, dict) else {}
     # A forced feature is shown to the guest whether the host has it or not.
     return tuple(sorted(n for n, policy in features.items() if policy == "require"))
 

@@ -153,7 +153,7 @@ def _add_start(context: Context, conn: Any, name: str, out: Outcome, *, test: bo
     except VirtError as exc:
         return replace(out, comment=str(exc), failure=str(exc))
     if not is_started:
-        return out if out.changes else replace(out, comment=_RUNS_COMMENT.format(name))
+        return out if out.changes else replace(out, comment=f"Domain {name} exists and is running")
     comment = f"{out.comment} and started" if out.changes else f"Domain {name} started"
     return replace(out, comment=comment, changes={**out.changes, "started": True})
 
@@ -165,16 +165,8 @@ def _start(context: Context, conn: Any, name: str, *, test: bool) -> bool:
         power.refuse(conn, name, "start")
         return False
     with startlock.allow_start(conn, context.settings, name):
-        if not test:
-            _run(conn, name, is_paused)
+        if is_paused and not test:
+            power.act(conn, name, "resume")
+        elif not test:
+            lifecycle.start(conn, name)
     return True
-
-
-def _run(conn: Any, name: str, is_paused: bool) -> None:
-    if is_paused:
-        power.act(conn, name, "resume")
-    else:
-        lifecycle.start(conn, name)
-
-
-_RUNS_COMMENT = "Domain {} exists and is running"
