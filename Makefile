@@ -2,7 +2,7 @@
 PYTHON = python3
 # The tests that need neither root nor libvirt; test_nightly.py runs tests/env.
 PURE = tests/conventions --ignore=tests/conventions/test_nightly.py
-PURE += tests/unit/placement tests/unit/xml tests/unit/protocol
+PURE += tests/unit/placement tests/unit/xml tests/unit/core/protocol
 
 help:      ## these lines
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:[^#]*##/\t/'

@@ -17,7 +17,7 @@ from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
     from saltvirt.core import vmfilter
-    from saltvirt.core.salt import answering, ordered
+    from saltvirt.core.salt import answering
     from saltvirt.libvirt.domains import query
     from saltvirt.migration.host import sending
     from saltvirt.placement import brief
@@ -76,7 +76,7 @@ def refuse_order(order_id):
 
         salt hyper1 virt.refuse_order 4f2c8a52c0f14de0a5f8a0a5f0f3b1c7
     """
-    return ordered.refuse(_module.settings(), order_id)
+    return answering.refuse_order(_module.settings(), order_id)
 
 
 def presence(name, **kwargs):

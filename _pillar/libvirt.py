@@ -18,7 +18,7 @@ from saltvirt.cluster.refusals import Refusals
 from saltvirt.core import wire
 from saltvirt.core.errors import MasterError, VirtError
 from saltvirt.core.options import config
-from saltvirt.core.salt import compat, masterrelease, masteruser
+from saltvirt.core.salt import compat, masteruser
 
 log = logging.getLogger(__name__)
 _refusals = Refusals(log, "no certificate")
@@ -57,7 +57,7 @@ def ext_pillar(
         return {}
     try:
         with masteruser.as_master_user(__opts__):
-            masterrelease.refuse_old()
+            compat.refuse_old_master()
             if version != answer.VERSION or more or unknown:
                 raise MasterError(
                     f"{minion_id} has the code of another release than the master; run: salt "

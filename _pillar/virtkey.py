@@ -14,7 +14,7 @@ from saltvirt.cluster import masterconfig, membership, minionkeys
 from saltvirt.cluster.refusals import Refusals
 from saltvirt.core import arguments
 from saltvirt.core.errors import VirtError
-from saltvirt.core.salt import masterrelease, masteruser
+from saltvirt.core.salt import compat, masteruser
 from saltvirt.seeding.master import authorization
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def ext_pillar(
     is_question = key is None and token is None
     try:
         with masteruser.as_master_user(__opts__):
-            masterrelease.refuse_old()
+            compat.refuse_old_master()
             # These errors name hypervisors, globs and files of the master: not for guests.
             is_host = membership.read_members(__opts__).has(minion_id)
             if is_host:

@@ -17,7 +17,7 @@ from saltvirt.core.salt import compat
 from saltvirt.core.salt.statereturn import StateChange
 from saltvirt.entry.host import hostmodule
 from saltvirt.network.bridge import absent, bridgeplan, confirm, present
-from saltvirt.network.firewall import backends, lastpeers
+from saltvirt.network.firewall import backends, peeraddresses
 
 __virtualname__ = "virt"
 __virtual__ = hostmodule.load_everywhere
@@ -204,7 +204,7 @@ def firewall_present(
             - ports: [16514, 49152-49215]
     """
     ask = functools.partial(compat.certificates_pillar, __opts__)
-    addresses_by_host, last_peers = enrolment.peers(ask), lastpeers.LastPeers(name)
+    addresses_by_host, last_peers = enrolment.peers(ask), peeraddresses.LastPeers(name)
     # A host that boots or has just lost its address must not be shut out by its peers.
     unknown_hosts = [host for host, addresses in addresses_by_host.items() if not addresses]
     kept_addresses = last_peers.of(unknown_hosts)
@@ -220,7 +220,7 @@ def firewall_present(
         work.apply()
     if not _module.is_test:
         last_peers.keep({**addresses_by_host, **kept_addresses})
-    note = work.note() + lastpeers.note(kept_addresses, unknown_hosts)
+    note = work.note() + peeraddresses.note(kept_addresses, unknown_hosts)
     return StateChange(
         changes,
         f"rules would be set{note}",
@@ -250,7 +250,7 @@ def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables")
     if changes and not _module.is_test:
         work.remove()
     if not _module.is_test:
-        lastpeers.LastPeers(name).forget()
+        peeraddresses.LastPeers(name).forget()
     return StateChange(
         changes,
         "rules would be removed",

@@ -261,23 +261,24 @@ def _binds(node: ast.AST, name: str) -> bool:
 
 def _rename_imported(source: Source, module: str, old: str, new: str) -> None:
     bound = _bound(source, module, old, new)
+    stem = module.rpartition(".")[2]
+    nodes = [child for child in ast.walk(source.tree) if isinstance(child, ast.ImportFrom)]
+    imported = {alias.asname or alias.name for node in nodes for alias in node.names}
+
+    def is_module(node: ast.AST) -> bool:
+        """Return whether this is the module, or the one that another module imports."""
+        if isinstance(node, ast.Attribute):
+            return node.attr == stem and getattr(node.value, "id", None) in imported
+        return isinstance(node, ast.Name) and node.id in bound
+
     for child in ast.walk(source.tree):
-        if (
-            isinstance(child, ast.Attribute)
-            and child.attr == old
-            and isinstance(child.value, ast.Name)
-            and child.value.id in bound
-        ):
+        if isinstance(child, ast.Attribute) and child.attr == old and is_module(child.value):
             line = child.end_lineno or child.lineno
             source.replace(line, (child.end_col_offset or 0) - len(old.encode()), old, new)
         elif isinstance(child, ast.Call) and len(child.args) >= 2:
             first, second = child.args[:2]
-            if (
-                isinstance(first, ast.Name)
-                and first.id in bound
-                and isinstance(second, ast.Constant)
-                and second.value == old
-            ):
+            is_named = isinstance(second, ast.Constant) and second.value == old
+            if is_named and is_module(first):
                 source.replace(second.lineno, second.col_offset + 1, old, new)
         elif isinstance(child, ast.Constant) and child.value == f"{module}.{old}":
             start = child.col_offset + 1 + len(module.encode()) + 1

@@ -22,7 +22,7 @@ import ganeti  # noqa: E402
 import sizemix  # noqa: E402
 from saltvirt.core.model import Policy, Requirements  # noqa: E402
 from saltvirt.placement import many  # noqa: E402
-from saltvirt.placement.incremental import Board  # noqa: E402
+from saltvirt.placement.choose import Board  # noqa: E402
 
 VMS, HOSTS = 10_000, 1_000
 FEW_VMS, FEW_HOSTS = 400, 40

@@ -165,7 +165,7 @@ RECORDS = {
 @nightly
 def test_a_move_that_is_hours_old_is_not_taken_for_a_dead_one(big):
     # No node can set the clock: the records are made older instead. That nothing but their text
-    # reads it is what tests/unit/test_clock.py is about.
+    # reads it is what tests/unit/core/test_core_clock.py is about.
     cloud = big.cloud
     job = pushing(big, "hyper2", "limit_s=7200")
     for node, records in RECORDS.items():

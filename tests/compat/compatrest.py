@@ -19,17 +19,20 @@ MORE_RUNNERS = ("query", "reset", "resume", "start", "vm_info")
 ELSEWHERE = {
     **{f"runners/virt.{name}": (EXAMPLES, HOSTS) for name in (*RUNNERS, *MORE_RUNNERS)},
     "engines/libvirt_events.start": ("tests/compat/test_compat_engine.py", "it does not end"),
-    "clouds/libvirt.create": ("tests/unit/kvm/test_cloud_driver.py", "Salt's bootstrap follows it"),
+    "clouds/libvirt.create": (
+        "tests/unit/bundle/test_clouds_driver.py",
+        "Salt's bootstrap follows it",
+    ),
     "modules/guestfs.umount": (EXAMPLES, GUEST),
     "modules/qemu_nbd.clear": (EXAMPLES, GUEST),
     "modules/qemu_nbd.init": (EXAMPLES, GUEST),
     "modules/qemu_nbd.mount": (EXAMPLES, GUEST),
     "modules/seed.apply": (
-        "tests/unit/ops/seeding/test_seed_existing.py",
+        "tests/unit/seeding/test_existing.py",
         "it needs a guest's disk",
     ),
     "modules/seed.prep_bootstrap": (
-        "tests/unit/ops/seeding/test_seed_existing.py",
+        "tests/unit/seeding/test_existing.py",
         "as seed.apply",
     ),
     "modules/virt.init": (EXAMPLES, "3006's knows no disks of the test driver"),

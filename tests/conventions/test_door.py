@@ -43,7 +43,7 @@ EXCEPTIONS = {
     "vm/show/host/sharedfiles.py": (1, "marks that show whether two hosts see one file"),
     "migration/host/incomingfiles.py": (1, "a new file for a VM that comes, before it has content"),
     "libvirt/departedvms.py": (2, "definitions that are kept after a move"),
-    "core/salt/ordered.py": (2, "notes of orders"),
+    "core/salt/answering.py": (2, "notes of orders"),
     "storage/exclusivecreate.py": (4, "marks of builds, and the files that a build has just made"),
     "seeding/submission.py": (2, "tokens of authorizations"),
     "vm/recovery/host/unfinished.py": (3, "credentials, records, and console logs"),

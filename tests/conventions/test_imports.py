@@ -236,7 +236,7 @@ def test_only_modules_of_the_library_are_imported_on_first_use(path):
 
 @pytest.mark.parametrize("kind", ["_grains", "_output"])
 def test_what_stays_loaded_for_ever_does_not_pin_the_library(kind):
-    # One grain has it laid aside, for jobs to take up: tests/unit/test_preload.py.
+    # One grain has it laid aside, for jobs to take up: tests/unit/core/test_preload.py.
     for path in (ROOT / kind).glob("*.py"):
         assert not [name for name, _top in imports(path) if name.startswith("saltvirt")]
 

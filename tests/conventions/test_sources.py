@@ -5,6 +5,7 @@ import re
 from fnmatch import fnmatch
 from pathlib import Path
 
+import move_tests
 import pytest
 import tomllib
 import trees
@@ -61,6 +62,80 @@ def test_files_are_small():
         return [lines] if lines > 600 else []
 
     assert trees.offenders(SOURCES, wrong, ROOT) == {}
+
+
+# What has more public names than a reader keeps in mind; the list only becomes shorter.
+MANY_NAMES = {
+    "ca/ca.py": 15,
+    "cells/answers.py": 13,
+    "cells/registry.py": 18,
+    "certificates/host/installed.py": 15,
+    "cluster/inventory/inventory.py": 16,
+    "cluster/membership.py": 16,
+    "cluster/orders.py": 19,
+    "core/arguments.py": 29,
+    "core/errors.py": 18,
+    "core/files.py": 19,
+    "core/journal/records.py": 13,
+    "core/options/config.py": 16,
+    "core/options/optionkinds.py": 18,
+    "core/protocol/moveprotocol.py": 46,
+    "core/terminal.py": 15,
+    "libvirt/domains/guestanswers.py": 13,
+    "libvirt/domains/lifecycle.py": 38,
+    "libvirt/domains/migrate.py": 13,
+    "libvirt/domains/snapshots.py": 14,
+    "libvirt/hostfacts.py": 14,
+    "libvirt/reservations.py": 24,
+    "libvirt/storage/pools.py": 22,
+    "libvirt/storage/volumes.py": 23,
+    "migration/master/evacuationnotes.py": 14,
+    "network/bridge/links.py": 13,
+    "network/firewall/rules.py": 20,
+    "placement/answers.py": 32,
+    "placement/brief.py": 14,
+    "seeding/offline/lending.py": 14,
+    "seeding/offline/worker/confined.py": 14,
+    "seeding/shared/minionpackages.py": 19,
+    "storage/diskpaths.py": 25,
+    "storage/door.py": 14,
+    "storage/images/cache.py": 17,
+    "storage/policies.py": 49,
+    "storage/trash.py": 17,
+    "storage/vmvolumes.py": 15,
+    "vm/profiles.py": 14,
+    "vm/show/host/inspect.py": 15,
+    "xml/__init__.py": 15,
+    "xml/domain/osboot.py": 14,
+    "xml/edit/devicematch.py": 13,
+    "xml/edit/readdomain.py": 32,
+    "xml/storage/storagepool.py": 13,
+    "xml/storage/storagevolume.py": 14,
+}
+
+
+def public_names(path):
+    """Return the functions, classes and constants of a file without an underscore."""
+    names = set()
+    for node in trees.tree(path).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {
+                n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)
+            }
+    return {name for name in names if not name.startswith("_") and name != "log"}
+
+
+def test_files_of_the_library_have_few_public_names():
+    library = ROOT / "_utils/saltvirt"
+    counts = {
+        str(path.relative_to(library)): len(public_names(path)) for path in library.rglob("*.py")
+    }
+
+    assert {name: count for name, count in counts.items() if count > MANY_NAMES.get(name, 12)} == {}
+    assert [name for name in MANY_NAMES if counts.get(name, 0) <= 12] == []
 
 
 def test_the_formatter_has_no_exceptions():
@@ -163,6 +238,11 @@ def test_new_arguments_come_after_those_of_the_release_before(name):
     (function,) = [f for f in public(ROOT / "_runners/virt_migrate.py") if f.name == name]
 
     assert [arg.arg for arg in function.args.args][: len(ORDERS[name])] == ORDERS[name]
+
+
+def test_unit_tests_are_in_the_room_of_what_they_test_and_called_by_it():
+    # tools/move_tests.py moves them, by a map.
+    assert move_tests.find_misplaced() == []
 
 
 def test_every_test_is_collected(pytestconfig):

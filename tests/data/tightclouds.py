@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import told
-from saltvirt.placement import choose, fit, requirements, whatif
+from saltvirt.placement import choose, fit, whatif
 
 FLEETS = Path(__file__).resolve().parent / "fleets"
 _THREE = json.loads((FLEETS / "three.json").read_text())
@@ -60,7 +60,7 @@ def tight(draw, most_hosts=6, most_vms=14):
     def shares(_key):
         return [draw.choice([2, 3, 4]) for _ in hosts]
 
-    _make_tight(draw, hosts, [requirements.for_move(vm) for vm in vms], shares)
+    _make_tight(draw, hosts, [whatif.needs_of_move(vm) for vm in vms], shares)
     return hosts, {vm.name: vm for vm in vms}
 
 
@@ -78,7 +78,10 @@ def grouped(draw, most_hosts=6, most_together=14, most_others=10):
         _vm(draw, f"g{n}", lambda _draw: {"affinity": [AFFINE[0]]})
         for n in range(draw.randint(2, most_together))
     ]
-    hosts, needs = _hosts(draw, most_hosts), [requirements.for_move(vm) for vm in (*group, *others)]
+    hosts, needs = (
+        _hosts(draw, most_hosts),
+        [whatif.needs_of_move(vm) for vm in (*group, *others)],
+    )
     thrown = {}
     for required in needs:
         thrown.setdefault((required.affinity or (required.name,))[0], draw.randrange(len(hosts)))
@@ -130,7 +133,7 @@ class Exact:
         there = [max(1, sum(room)) for room in zip(*rooms, strict=True)]
         vms = sorted(
             ((n.vcpus, n.memory_mib, n.disk_mib), _bits(n.affinity), _bits(n.anti_affinity))
-            for n in map(requirements.for_move, vms.values())
+            for n in map(whatif.needs_of_move, vms.values())
         )
         # The hardest first, in two ways: what takes one for ever is mostly soon done by the other.
         self._orders = [
@@ -196,7 +199,7 @@ class Exact:
 def carried(hosts, vms, there):
     """Return the hosts after each move of a plan, each checked as ``virt.migrate`` checks it."""
     for name, to in there.items():
-        required = requirements.for_move(vms[name])
+        required = whatif.needs_of_move(vms[name])
         evaluations = {v.host: v for v in choose.evaluate(hosts, required)}
         assert evaluations[to].fits, (name, to, evaluations[to].reasons)
         hosts = {**hosts, to: whatif.with_vm(hosts[to], required)}

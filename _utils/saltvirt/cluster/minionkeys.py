@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 from saltvirt.cluster import membership
 from saltvirt.core import files
-from saltvirt.core.crypto import sealed
+from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import MasterError, NameTaken
 from saltvirt.core.salt import compat
 
@@ -21,7 +21,7 @@ def seal_for(opts: Mapping[str, Any], host: str, private_key: str) -> str:
     public = read_accepted(opts, host)
     if not public:
         raise MasterError(f"the master has no accepted key of {host}; is it one of its minions?")
-    return sealed.seal(private_key, public)
+    return keypair.seal(private_key, public)
 
 
 def refuse_reserved(opts: Mapping[str, Any], name: str) -> None:

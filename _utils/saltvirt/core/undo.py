@@ -1,14 +1,17 @@
-"""Undo completed steps when a later step fails."""
+"""Undo completed steps when a later step fails, or run each step whether or not another fails."""
 
 import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
+
+from saltvirt.core.errors import VirtError
+from saltvirt.core.salt import masteruser
 
 log = logging.getLogger(__name__)
 _Handler = Callable[[int, FrameType | None], object]
@@ -145,3 +148,38 @@ def on_signals() -> Iterator[None]:
     end = _End()
     with _handle_signals(end) as end.before:
         yield
+
+
+_Done = TypeVar("_Done")
+
+
+class IndependentSteps:
+    """
+    The failures so far.
+
+    failed
+        One phrase for each step, with the reason.
+    table
+        What the steps' errors show beside their lines.
+    """
+
+    def __init__(self, opts: Mapping[str, Any]) -> None:
+        self._opts = opts
+        self.failed: list[str] = []
+        self.table: dict[str, Any] = {}
+
+    def take(self, failure: str, do: Callable[..., _Done], *args: Any) -> _Done | None:
+        """
+        Return what a step returns, None if it fails.
+
+        failure
+            The phrase for a failure, such as ``the list was not written``.
+        """
+        try:
+            return do(*args)
+        except OSError as error:
+            self.failed.append(f"{failure}: {masteruser.explain_error(error, self._opts)}")
+        except (VirtError, ValueError) as error:
+            self.failed.append(f"{failure}: {error}")
+            self.table |= getattr(error, "table", {})
+        return None

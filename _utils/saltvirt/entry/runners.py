@@ -23,7 +23,7 @@ from saltvirt.cluster import masterconfig, progress
 from saltvirt.cluster.rpc import largeevents
 from saltvirt.core import terminal, undo
 from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.core.salt import gctuning, masterrelease, masteruser
+from saltvirt.core.salt import compat, gctuning, masteruser
 from saltvirt.core.salt.lazyimport import lazy_imports
 
 # Only masters with cells need these.
@@ -288,7 +288,7 @@ def _json_letter(letter: str) -> str:
 def _dispatch(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any) -> Any:
     """Call a function of ours, here or on a master that is a cell of this one."""
     if _name(function) not in _ALWAYS:
-        masterrelease.refuse_old()
+        compat.refuse_old_master()
     opts = function.__globals__["__opts__"]
     masterconfig.refuse_changes(opts, _name(function), {**bound.arguments, **bound.kwargs})
     if cell is None and not (_is_of_cloud(function) and registry.is_configured(opts)):

@@ -17,7 +17,7 @@ from typing import Any
 from saltvirt.core import arguments, terminal
 from saltvirt.core.errors import BadArgument, BadConfig, HostUnreachable, LibvirtRefused, NoSuchVm
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.salt import optional
+from saltvirt.core.salt import lazyimport
 
 # A module that only libvirt-python has. Salt's loader puts the folder of a loaded file on the path:
 # without libvirt-python, ``import libvirt`` would find Salt's own cloud driver or pillar.
@@ -26,7 +26,7 @@ try:
     importlib.import_module(_PROOF)
     import libvirt as libvirt
 except ImportError:
-    libvirt = optional.OptionalModule("libvirt", proof=_PROOF)
+    libvirt = lazyimport.OptionalModule("libvirt", proof=_PROOF)
 
 MISSING = (
     "virt: the Python module 'libvirt' is missing on this minion; install it with "
@@ -41,9 +41,9 @@ _ANOTHER_PYTHON = (
 
 def why_missing() -> str | None:
     """Return the reason why libvirt cannot be used here, or None if it can."""
-    if optional.is_missing(libvirt):
+    if lazyimport.is_missing(libvirt):
         return MISSING
-    load_error = optional.why_broken(libvirt)
+    load_error = lazyimport.why_broken(libvirt)
     if load_error is None:
         return None
     remedy = _OLD_ONEDIR if "EVP_md2" in load_error else _ANOTHER_PYTHON

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from saltvirt.placement.stock import Stock
+from saltvirt.placement.resources import Stock
 
 # A count is never negative; a limit can be, after what a host keeps back.
 Count = Annotated[int, "not negative"]

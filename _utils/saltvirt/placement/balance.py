@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from saltvirt.core.model import Requirements
-from saltvirt.placement import fit, groups, requirements, whatif
+from saltvirt.placement import fit, groups, whatif
 from saltvirt.placement.answers import HostInfo, Load, MigrationInfo, VmLoad
 from saltvirt.placement.load import Loads
 
@@ -107,7 +107,7 @@ class _Cloud:
         self._refused, self._spots = refused, groups.Spots(hosts)
         settled_names = _settled_vms(hosts)
         self._needs = {
-            name: requirements.for_move(moving)
+            name: whatif.needs_of_move(moving)
             for name, moving in vms.items()
             if not moving.obstacles and not moving.stay and name in settled_names
         }

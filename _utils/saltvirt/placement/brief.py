@@ -31,7 +31,7 @@ from saltvirt.placement.answers import (
     VmFacts,
     said_with,
 )
-from saltvirt.placement.stock import Stock
+from saltvirt.placement.resources import Stock
 
 _T = TypeVar("_T")
 

@@ -1,15 +1,336 @@
-"""The choice of a host for a VM, and the order of the others."""
+"""
+The choice of a host: all hosts evaluated for a VM, and the best for one VM after the other.
 
+Hosts are kept in the order of what is left on them. A VM's share of that differs little between
+hosts, so the best host is among the first that fit, and :meth:`Board.best` ends where no later host
+can be better. :meth:`Board.evaluate` has the reasons against each host, and the same scores.
+"""
+
+import bisect
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.core.errors import NoHostFits
 from saltvirt.core.model import Evaluation, Policy, Requirements
-from saltvirt.placement import fit, groups, headroom, remedies, score
+from saltvirt.placement import fit, groups, headroom, score, whatif
 from saltvirt.placement.answers import HostInfo
 
+# A regular expression for a reason, and the remedy, in the order of display.
+_CURES = (
+    ("already has a VM called", "choose another name, or remove that VM: salt-run virt.purge NAME"),
+    ("kept the definition of", "salt HOST virt.undefine NAME, if the VM runs elsewhere"),
+    ("is being built there", "wait until that is over"),
+    (" CPUs wanted", "fewer CPUs, more of them per CPU of the host: virt:cpu_ratio"),
+    (" MiB of memory wanted", "less memory, or more to hand out: virt:memory_ratio, virt:capacity"),
+    (" MiB of disk wanted", "a smaller size= of disks, more room in virt:images, virt:disk_ratio"),
+    (" of hugepages ", "less memory, or more huge pages on the host"),
+    ("no hugepages ", "mem= without hugepages, or huge pages on the host"),
+    (" of NUMA node ", "less memory, or another nodeset in numatune="),
+    ("no NUMA node ", "another nodeset in numatune="),
+    (
+        " of storage pool ",
+        "smaller disks, a larger pool, another pool= of a disk, virt:pool_ratio",
+    ),
+    ("no storage pool ", "salt HOST virt.pool_start POOL, or another pool= of the disk"),
+    ("in maintenance", "salt-run virt.maintenance HOST off, or virt.restore HOST"),
+    ("no kvm guests ", "salt-run virt.setup_check HOST; or emulated guests: hypervisor=qemu"),
+    ("no qemu guests ", "salt-run virt.setup_check HOST, or hypervisor=kvm"),
+    ("no (?!kvm |qemu )[a-z0-9_]+ guests ", "another arch=, or the host's package of that QEMU"),
+    ("cannot say which guests", "salt-run virt.setup_check HOST says why, or set virt:hypervisor"),
+    ("its CPU lacks", "a CPU model that all hosts have: cpu={model: …}"),
+    ("machine type", "machine= of the oldest host, as salt HOST virt.host_info shows them"),
+    ("no bridge ", "nic=nat, a NIC profile in virt:nic, or a bridge: state virt.bridge_present"),
+    ("no active network ", "salt HOST virt.network_start NETWORK; of default: hypervisor.nat"),
+    ("no link ", "a NIC profile in virt:nic with a link that the host has"),
+    ("no nic profile ", "name a profile that the host has in virt:nic, or nic=nat"),
+    ("no disk profile ", "name a profile that the host has in virt:disk"),
+    ("anti-affinity group ", "more hosts than the group has VMs, or another anti_affinity="),
+    ("the affinity group ", "room on the host that has the group, or another affinity="),
+    ("headroom:", "more hosts, or headroom=False"),
+)
+_BEGIN = "; what helps: "
+
+
+def find_cures(reasons: Iterable[str]) -> list[str]:
+    """Return the remedies for the reasons, each once."""
+    texts = list(reasons)
+    return [cure for words, cure in _CURES if any(re.search(words, text) for text in texts)]
+
+
+def format_cures(reasons: Iterable[str]) -> str:
+    """Return the remedies as the end of an error's line; empty if there are none."""
+    cures = find_cures(reasons)
+    return f"{_BEGIN}{'; '.join(cures)}" if cures else ""
+
+
+def strip_cures(error: str) -> str:
+    """Return the line of an error without the remedies."""
+    return error.partition(_BEGIN)[0]
+
+
 USUAL = Policy()
+# More than the error of floats.
+_EPSILON = 1e-9
+_Vector = tuple[int, ...]
+# For one rack, or for all: what is left of each host, as a score, and its name, the best first.
+_Order = list[tuple[float, str]]
+
+
+class Board:
+    """The hosts with the VMs that were put on them."""
+
+    def __init__(
+        self,
+        hosts: Mapping[str, HostInfo],
+        weights: Mapping[str, float] | None = None,
+        policy: Policy | None = None,
+        among: Collection[str] | None = None,
+    ) -> None:
+        """
+        Take in ``{host: answer of virt.host_info}``, the weights of scores, and the policy.
+
+        among
+            The hosts that VMs may be put on. Defaults to all.
+        """
+        self._hosts, self._policy = dict(hosts), policy or USUAL
+        self._among = hosts.keys() if among is None else among
+        self._weights = score.ordered_weights(weights)
+        self._left = _vectors(hosts, fit.free)
+        self._limits = _vectors(hosts, fit.limits)
+        self._stocks = {name: fit.stocks_left(info) for name, info in hosts.items()}
+        self._spots = groups.Spots(hosts)
+        self._dying = headroom.Headroom(hosts) if self._policy.headroom else None
+        self._able: dict[Requirements, dict[str, int]] = {}
+        self._crowds = _Crowds(hosts, self._policy.spread_over)
+        self._named, self._apart = _named(hosts), _apart(hosts)
+        self._orders: dict[groups.Place, _Order] = {}
+        for entry in sorted(map(self._entry, hosts)):
+            self._orders.setdefault(self._crowds.place(entry[1]), []).append(entry)
+        dims = range(len(fit.DIMENSIONS))
+        limits = [
+            [vector[n] for vector in self._limits.values() if vector[n] > 0] or [1] for n in dims
+        ]
+        self._least, self._most = list(map(min, limits)), list(map(max, limits))
+
+    def evaluate(self, required: Requirements) -> list[Evaluation]:
+        """Return the evaluation of every host for a VM, the best first; equal ones by name."""
+        return rank(self._evaluation(required, name) for name in self._hosts)
+
+    def _evaluation(self, required: Requirements, host: str) -> Evaluation:
+        info = self._hosts[host]
+        reasons = [*fit.reasons(info, required), *self._spots.why_apart(required, host)]
+        if self._dying and not reasons:
+            reasons += filter(None, [self._dying.why_not(required, host)])
+        room_left = tuple(map(operator.sub, self._left[host], fit.needed(info, required)))
+        points = self._points(room_left, self._limits[host]) if not reasons else 0.0
+        crowd = self._crowds.describe(required, host, info.tags)
+        return Evaluation(host=host, reasons=tuple(reasons), score=points, **crowd)
+
+    def best(self, required: Requirements) -> str | None:
+        """Return the host that :meth:`evaluate` puts first; None if no host fits."""
+        for places in self._crowds.fewest_first(required, self._orders):
+            best_entry: tuple[float, str] | None = None
+            for place in places:
+                best_entry = self._best_of(self._orders[place], required, best_entry)
+            if best_entry is not None:
+                return best_entry[1]
+        return None
+
+    def put(self, required: Requirements, host: str) -> None:
+        """Count a VM on a host."""
+        order = self._orders[self._crowds.place(host)]
+        del order[bisect.bisect_left(order, self._entry(host))]
+        need = fit.needed(self._hosts[host], required)
+        self._hosts[host] = whatif.with_vm(self._hosts[host], required)
+        self._left[host] = tuple(map(operator.sub, self._left[host], need))
+        bisect.insort(order, self._entry(host))
+        for name, need_mib in required.stocks:
+            self._stocks[host][name] = self._stocks[host].get(name, 0) - need_mib
+        self._spots.add(required, host)
+        self._crowds.add(required.name, required.anti_affinity, host)
+        self._named.setdefault(required.name, set()).add(host)
+        for group in required.anti_affinity:
+            self._apart.setdefault(group, {}).setdefault(host, set()).add(required.name)
+        if self._dying:
+            self._dying.put(required, host)
+
+    def _entry(self, host: str) -> tuple[float, str]:
+        share_left = score.share_left(self._left[host], self._limits[host], self._weights)
+        return (share_left if self._policy.packs else -share_left), host
+
+    def _points(self, room_left: _Vector, limits: _Vector) -> float:
+        share_left = score.share_left(room_left, limits, self._weights)
+        return 1.0 - share_left if self._policy.packs else share_left
+
+    def _best_of(
+        self, order: _Order, required: Requirements, best_entry: tuple[float, str] | None
+    ) -> tuple[float, str] | None:
+        """Return the best host of an order as ``(-score, name)``, or the best one so far."""
+        most_taken, packs = self._most_taken(required), self._policy.packs
+        seen_vectors: set[tuple[_Vector, _Vector]] = set()
+        for bound, host, room_left in self._with_room(order, required):
+            # No later host is better than what is left there, less the most that the VM can take of
+            # it.
+            if (
+                best_entry is not None
+                and (bound - 1 if packs else bound) - most_taken > best_entry[0] + _EPSILON
+            ):
+                break
+            limits = self._limits[host]
+            if (room_left, limits) in seen_vectors:
+                continue
+            host_entry = (-self._points(room_left, limits), host)
+            if (best_entry is None or host_entry < best_entry) and self._may_have(host, required):
+                # Hosts with equal values come later, by their names.
+                seen_vectors.add((room_left, limits))
+                best_entry = host_entry
+        return best_entry
+
+    def _with_room(
+        self, order: _Order, required: Requirements
+    ) -> Iterator[tuple[float, str, _Vector]]:
+        """Yield ``(score of what is left, host, room after the VM)`` of the hosts with room."""
+        able, barred = self._able_hosts(required), self._barred(required)
+        vcpus, memory_mib, disk_mib = required.vcpus, required.memory_mib, required.disk_mib
+        for bound, host in order:
+            room = self._left[host]
+            if vcpus > room[0] or memory_mib > room[1] or host not in able or host in barred:
+                continue
+            disk_left = room[2] - max(disk_mib, able[host])
+            if disk_left >= 0:
+                yield bound, host, (room[0] - vcpus, room[1] - memory_mib, disk_left)
+
+    def _may_have(self, host: str, required: Requirements) -> bool:
+        """Return whether groups, stocks and headroom allow a VM on a host."""
+        stocks = self._stocks[host]
+        if self._hosts[host].stocks is not None and not all(
+            stocks.get(name, -1) >= need_mib for name, need_mib in required.stocks
+        ):
+            return False
+        is_apart = any(self._spots.why_apart(required, host))
+        return not (is_apart or (self._dying and self._dying.why_not(required, host)))
+
+    def _most_taken(self, required: Requirements) -> float:
+        """Return the most by which a VM's score can be better than that of what is left."""
+        if not self._policy.packs:
+            # The VM lowers the score by its share, which is smallest on the largest host.
+            need = (required.vcpus, required.memory_mib, required.disk_mib)
+            return -score.share_left(need, self._most, self._weights)
+        disk_mib = max((required.disk_mib, *self._able_hosts(required).values()))
+        need = (required.vcpus, required.memory_mib, disk_mib)
+        return score.share_left(need, self._least, self._weights)
+
+    def _able_hosts(self, required: Requirements) -> dict[str, int]:
+        """Return ``{host: disk by the VM's profile}`` of the hosts that fit, apart from room."""
+        make = replace(
+            required,
+            name="",
+            vcpus=0,
+            memory_mib=0,
+            disk_mib=0,
+            affinity=(),
+            anti_affinity=(),
+            stocks=(),
+        )
+        if make not in self._able:
+            self._able[make] = {
+                name: fit.disk_mib(host, make)
+                for name, host in self._hosts.items()
+                if name in self._among and not fit.standing_reasons(host, make)
+            }
+        return self._able[make]
+
+    def _barred(self, required: Requirements) -> set[str]:
+        """Return the hosts that have the VM's name, or other VMs of its anti-affinity groups."""
+        out = set(self._named.get(required.name, ()))
+        for group in required.anti_affinity:
+            names_by_host = self._apart.get(group, {})
+            out.update(host for host, names in names_by_host.items() if names - {required.name})
+        return out
+
+
+def _vectors(
+    hosts: Mapping[str, HostInfo], measure: Callable[[HostInfo], dict[str, int]]
+) -> dict[str, _Vector]:
+    return {name: tuple(measure(info).values()) for name, info in hosts.items()}
+
+
+class _Crowds:
+    """The number of VMs in each rack: of each anti-affinity group, and of all."""
+
+    def __init__(self, hosts: Mapping[str, HostInfo], tag: str | None) -> None:
+        self._tag = tag
+        self._places = {
+            name: groups.place(name, info.tags, tag) if tag else ("", "")
+            for name, info in hosts.items()
+        }
+        self._names: dict[str | None, dict[groups.Place, set[str]]] = {}
+        if tag:
+            for host, info in hosts.items():
+                for name, vm in groups.members(info).items():
+                    self.add(name, vm.anti_affinity, host)
+
+    def place(self, host: str) -> groups.Place:
+        """Return the rack of a host."""
+        return self._places[host]
+
+    def add(self, name: str, apart: Sequence[str], host: str) -> None:
+        """Count one more VM."""
+        if self._tag:
+            for group in (None, *apart):
+                names_by_place = self._names.setdefault(group, {})
+                names_by_place.setdefault(self._places[host], set()).add(name)
+
+    def fewest_first(
+        self, required: Requirements, places: Collection[groups.Place]
+    ) -> Iterator[list[groups.Place]]:
+        """Yield lists of racks with equally many VMs that count against this one, fewest first."""
+        if not self._tag:
+            yield list(places)
+            return
+        by_count: dict[int, list[groups.Place]] = {}
+        for place in places:
+            by_count.setdefault(self._count(required, place), []).append(place)
+        for _count, equal_places in sorted(by_count.items()):
+            yield equal_places
+
+    def describe(
+        self, required: Requirements, host: str, tags: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Return ``crowd`` and ``note`` of a host's evaluation; empty without a tag."""
+        if not self._tag:
+            return {}
+        count = self._count(required, self._places[host])
+        value = tags.get(self._tag)
+        where = f"it, which has no tag {self._tag}" if value is None else f"{self._tag} {value}"
+        qualifier = "of its groups " if required.anti_affinity else ""
+        return {"crowd": count, "note": f"{count} VM{'s' * (count != 1)} {qualifier}in {where}"}
+
+    def _count(self, required: Requirements, place: groups.Place) -> int:
+        """Return how many VMs of a rack count against a VM."""
+        group_names = (self._names.get(group, {}) for group in required.anti_affinity or (None,))
+        vm_names = set().union(*(names.get(place, ()) for names in group_names))
+        return len(vm_names - {required.name})
+
+
+def _named(hosts: Mapping[str, HostInfo]) -> dict[str, set[str]]:
+    out: dict[str, set[str]] = {}
+    for host, info in hosts.items():
+        for name in {*info.kept, *info.vms, *info.building}:
+            out.setdefault(name, set()).add(host)
+    return out
+
+
+def _apart(hosts: Mapping[str, HostInfo]) -> dict[str, dict[str, set[str]]]:
+    out: dict[str, dict[str, set[str]]] = {}
+    for host, info in hosts.items():
+        for name, vm in groups.members(info).items():
+            for group in vm.anti_affinity:
+                out.setdefault(group, {}).setdefault(host, set()).add(name)
+    return out
 
 
 def evaluate(
@@ -28,46 +349,7 @@ def evaluate(
     policy
         Whether to spread or to pack. Defaults to spreading over the hosts.
     """
-    spots = groups.Spots(hosts, {*required.affinity, *required.anti_affinity})
-    factors, crowd = score.ordered_weights(weights), crowds(hosts, required, policy)
-    dying = headroom.Headroom(hosts) if policy.headroom else None
-    evaluations = []
-    for name, host in hosts.items():
-        reasons = [*fit.reasons(host, required), *spots.why_apart(required, name)]
-        if dying and not reasons:
-            reasons += filter(None, [dying.why_not(required, name)])
-        points = _score(host, required, factors, policy) if not reasons else 0.0
-        evaluations.append(
-            Evaluation(host=name, reasons=tuple(reasons), score=points, **crowd(name))
-        )
-    return rank(evaluations)
-
-
-def crowds(
-    hosts: Mapping[str, HostInfo], required: Requirements, policy: Policy
-) -> Callable[[str], dict[str, Any]]:
-    """Return a function for ``crowd`` and ``note`` of a host, by the tag to spread over."""
-    tag = policy.spread_over
-    if tag is None:
-        return lambda _host: {}
-    vm_groups, names = {*required.anti_affinity}, dict[groups.Place, set[str]]()
-    places = {host: groups.place(host, info.tags, tag) for host, info in hosts.items()}
-    for host, info in hosts.items():
-        place_names = names.setdefault(places[host], set())
-        place_names.update(
-            name
-            for name, vm in groups.members(info).items()
-            if name != required.name
-            and (not vm_groups or not vm_groups.isdisjoint(vm.anti_affinity))
-        )
-
-    def of_host(host: str) -> dict[str, Any]:
-        count, value = len(names[places[host]]), hosts[host].tags.get(tag)
-        where = f"{tag} {value}" if value is not None else f"it, which has no tag {tag}"
-        qualifier = "of its groups " if vm_groups else ""
-        return {"crowd": count, "note": f"{count} VM{'s' * (count != 1)} {qualifier}in {where}"}
-
-    return of_host
+    return Board(hosts, weights, policy).evaluate(required)
 
 
 def rank(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
@@ -106,15 +388,5 @@ def choose(
 
 def no_host_fits(required: Requirements, evaluations: Sequence[Evaluation]) -> NoHostFits:
     """Return the error with every host's reasons why a VM cannot be there, and the remedies."""
-    helps = remedies.format_cures(
-        reason for evaluation in evaluations for reason in evaluation.reasons
-    )
+    helps = format_cures(reason for evaluation in evaluations for reason in evaluation.reasons)
     return NoHostFits(required, {v.host: "; ".join(v.reasons) for v in evaluations}, helps)
-
-
-def _score(
-    host: HostInfo, required: Requirements, weights: Sequence[float], policy: Policy
-) -> float:
-    room_left = map(operator.sub, fit.free(host).values(), fit.needed(host, required))
-    share_left = score.share_left(room_left, fit.limits(host).values(), weights)
-    return 1.0 - share_left if policy.packs else share_left

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from saltvirt.core.model import Evaluation, Requirements
-from saltvirt.placement import affinity, choose, fit, requirements, score, whatif
+from saltvirt.placement import affinity, choose, fit, score, whatif
 from saltvirt.placement.affinity import Refused
 from saltvirt.placement.answers import HostInfo, MigrationInfo
 
@@ -38,7 +38,7 @@ def evacuate(
     VMs of an affinity group that no other host has go to one host, or stay together.
     """
     refused = refused or {}
-    needs = [requirements.for_move(moving) for moving in vms.values()]
+    needs = [whatif.needs_of_move(moving) for moving in vms.values()]
     needs.sort(key=lambda required: (-required.memory_mib, -required.vcpus, required.name))
     rules = affinity.Rules(hosts, needs, refused)
     all_bundles = affinity.group_by_affinity(needs, rules)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Policy, Requirements
-from saltvirt.placement import choose, fit, score, whatif
+from saltvirt.placement import fit, score
 from saltvirt.placement.answers import HostInfo
-from saltvirt.placement.incremental import Board
+from saltvirt.placement.choose import Board
 
 # The step in which the likeness of a VM's needs and the room left is measured.
 _STEP = 0.02
@@ -58,7 +58,7 @@ def plan_many(
     all_or_nothing
         Whether to place none if one of them finds no place. Defaults to False.
 
-    Each VM goes to the host that ``choose.choose`` puts first after the earlier VMs are placed.
+    Each VM goes to the host that ``choose.evaluate`` puts first after the earlier VMs are placed.
     """
     policy = policy or Policy()
     open_hosts = _open_hosts(hosts, among)
@@ -75,9 +75,7 @@ def plan_many(
         out[required.name] = host
     if not unplaced_requests:
         return Plan(hosts=out)
-    unplaced = _unplaced(
-        unplaced_requests, _after_placing(hosts, ordered_requests, out), hosts_by_vm, policy
-    )
+    unplaced = _unplaced(unplaced_requests, board, hosts, hosts_by_vm)
     if all_or_nothing:
         names = ", ".join(sorted(unplaced)[:3]) + (" and more" if len(unplaced) > 3 else "")
         nothing = {host: f"all or nothing: no place for {names}" for host in hosts}
@@ -95,22 +93,11 @@ def _names(info: HostInfo) -> list[str]:
     return [*info.kept, *info.vms, *info.building, *info.coming]
 
 
-def _after_placing(
-    hosts: Mapping[str, HostInfo], requests: Iterable[Requirements], out: Mapping[str, str]
-) -> dict[str, HostInfo]:
-    """Return the hosts' answers as they would be with all placed VMs."""
-    after = dict(hosts)
-    for required in requests:
-        if (host := out.get(required.name)) is not None:
-            after[host] = whatif.with_vm(after[host], required)
-    return after
-
-
 def _unplaced(
     unplaced_requests: Iterable[Requirements],
-    after: Mapping[str, HostInfo],
+    board: Board,
+    hosts: Collection[str],
     hosts_by_vm: Mapping[str, str],
-    policy: Policy,
 ) -> dict[str, dict[str, str]]:
     """Return ``{name: {host: reason}}``, computed once for all VMs with equal needs."""
     reasons_by_need: dict[Requirements, dict[str, str]] = {}
@@ -121,13 +108,13 @@ def _unplaced(
                 f"VM {required.name!r} is on {hosts_by_vm[required.name]} already, or on its "
                 "way there"
             )
-            out[required.name] = dict.fromkeys(after, reason)
+            out[required.name] = dict.fromkeys(hosts, reason)
             continue
         need = replace(required, name="")
         if need not in reasons_by_need:
-            evaluated = choose.evaluate(after, need, policy=policy)
             reasons_by_need[need] = {
-                evaluation.host: "; ".join(evaluation.reasons) for evaluation in evaluated
+                evaluation.host: "; ".join(evaluation.reasons)
+                for evaluation in board.evaluate(need)
             }
         out[required.name] = reasons_by_need[need]
     return out

@@ -5,7 +5,8 @@ These are huge pages, NUMA nodes that the VM is bound to, and storage pools.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from saltvirt.core.arguments import shape_errors
 from saltvirt.core.model import Disk
@@ -13,6 +14,14 @@ from saltvirt.xml.domain import memory as memory_xml
 from saltvirt.xml.domain import numatune as numatune_xml
 from saltvirt.xml.domain.memory import Page
 from saltvirt.xml.domain.numatune import Numatune
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """A stock of a host, in MiB: huge pages, a NUMA node, a storage pool."""
+
+    limit_mib: Annotated[int, "not negative"]
+    committed_mib: Annotated[int, "not negative"]
 
 
 def pages(size_kib: int) -> str:

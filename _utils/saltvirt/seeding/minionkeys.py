@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from saltvirt.core.crypto import sealed
+from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import SeedError
 
 
@@ -37,9 +37,9 @@ def read(
         raise SeedError("pub_key and priv_key go together: give both or neither")
     if not (pub_key and priv_key):
         return None, None
-    if sealed.is_sealed(priv_key):
+    if keypair.is_sealed(priv_key):
         minion_key = _text("this minion's key", os.path.join(minion_pki, "minion.pem"))
-        priv_key = sealed.unseal(priv_key, minion_key)
+        priv_key = keypair.unseal(priv_key, minion_key)
     public, private = _text("pub_key", pub_key), _text("priv_key", priv_key)
     _refuse_mismatch(public, private)
     return public, private

@@ -16,11 +16,11 @@ import yaml
 
 from saltvirt.core import files
 from saltvirt.core.errors import SeedError
-from saltvirt.core.salt import optional
+from saltvirt.core.salt import lazyimport
 from saltvirt.seeding import cloudconfig, container, firstboot
 from saltvirt.seeding.seedmodel import Identity
 
-pycdlib = optional.OptionalModule("pycdlib")
+pycdlib = lazyimport.OptionalModule("pycdlib")
 
 LABEL = "cidata"
 MISSING = (
@@ -31,7 +31,7 @@ MISSING = (
 
 def refuse_if_impossible() -> None:
     """Raise SeedError if this host cannot write a seed."""
-    if optional.is_missing(pycdlib):
+    if lazyimport.is_missing(pycdlib):
         raise SeedError(MISSING)
 
 

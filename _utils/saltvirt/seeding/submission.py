@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import arguments, files
-from saltvirt.core.crypto import sealed
+from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import BadArgument, SeedError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
@@ -23,12 +23,12 @@ def keep_token(context: Context, name: str, token: Any) -> None:
     if token is None:
         forget_token(context.settings, name)
         return
-    if not sealed.is_sealed(token):
+    if not keypair.is_sealed(token):
         raise SeedError("token: it is not sealed; it comes from salt-run virt.authorize")
     key_path = Path(context.opts.get("pki_dir", "/etc/salt/pki/minion")) / "minion.pem"
     path = _path(context.settings, name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files.write(path, sealed.unseal(token, key_path.read_text()).encode())
+    files.write(path, keypair.unseal(token, key_path.read_text()).encode())
 
 
 def forget_token(settings: HostSettings, name: str) -> None:

@@ -47,9 +47,9 @@ def asked(load, private):
         return load["fun"], load["fun"] not in _AT_ONCE
     what = load["arg"][0]
     if isinstance(what, str):
-        from saltvirt.core.crypto import sealed
+        from saltvirt.core.crypto import keypair
 
-        what = json.loads(sealed.unseal(what, private)) if sealed.is_sealed(what) else {}
+        what = json.loads(keypair.unseal(what, private)) if keypair.is_sealed(what) else {}
         return str(what.get("fun", SIGNED)), True
     fun = str(what.get("fun", SIGNED))
     return fun, fun in _LONG or bool(what.get("id"))

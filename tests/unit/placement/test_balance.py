@@ -7,7 +7,7 @@ import pytest
 import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt.placement import balance, choose, load, requirements, whatif
+from saltvirt.placement import balance, choose, load, whatif
 from saltvirt.placement.answers import Load, VmLoad
 from sizes import sizes
 from tightclouds import host, moving
@@ -30,7 +30,7 @@ def lopsided():
     hosts = {name: host(100000) for name in loads}
     vms = named(*[moving(name, 100) for name in loads["a"].vms])
     for name, one in vms.items():
-        hosts["a"] = whatif.with_vm(hosts["a"], requirements.for_move(one))
+        hosts["a"] = whatif.with_vm(hosts["a"], whatif.needs_of_move(one))
         assert name in hosts["a"].vms
     return hosts, loads, vms
 
@@ -119,14 +119,14 @@ def filled(vms_of, limit_mib=100_000, **given):
         hosts[name] = host(limit_mib, **given)
         for vm, what in own.items():
             vms[vm] = moving(vm, 10, **what)
-            hosts[name] = whatif.with_vm(hosts[name], requirements.for_move(vms[vm]))
+            hosts[name] = whatif.with_vm(hosts[name], whatif.needs_of_move(vms[vm]))
     return hosts, vms
 
 
 def carried_out(hosts, vms, steps):
     """Make the steps one after the other; each must pass the check of virt.migrate."""
     for step in steps:
-        required = requirements.for_move(vms[step.name])
+        required = whatif.needs_of_move(vms[step.name])
         others = {name: one for name, one in hosts.items() if name != step.source}
         evaluations = {v.host: v for v in choose.evaluate(others, required)}
         assert evaluations[step.target].fits, (step, evaluations[step.target].reasons)
@@ -148,7 +148,7 @@ def test_every_step_is_one_that_migrate_takes():
                 {"anti_affinity": [draw.choice("xy")]} if draw.random() < 0.5 else {}
             )
             one = moving(f"v{number}", draw.choice([5, 10, 20]), **groups)
-            at, required = draw.choice(list(hosts)), requirements.for_move(one)
+            at, required = draw.choice(list(hosts)), whatif.needs_of_move(one)
             # Groups may be in parts already, from before they were groups.
             if not choose.evaluate({at: hosts[at]}, required)[0].fits:
                 continue
@@ -251,7 +251,7 @@ class Simulated:
         loads = {host: load.average([one[host] for one in taken]) for host in self.hosts}
         steps = balance.rebalance(self.hosts, loads, self.vms, max_moves=5, threshold=0.02)
         for step in steps:
-            required = requirements.for_move(self.vms[step.name])
+            required = whatif.needs_of_move(self.vms[step.name])
             self.hosts[step.source] = whatif.without_vm(self.hosts[step.source], required)
             self.hosts[step.target] = whatif.with_vm(self.hosts[step.target], required)
         return steps
@@ -349,7 +349,7 @@ def uneven_cloud(draw):
             groups_ = {"anti_affinity": [draw.choice(["x", "y@rack"])]}
         bridges = ["br0"] if draw.random() < 0.3 else []
         one = moving(f"v{number}", draw.choice([5, 10, 20]), bridges=bridges, **groups_)
-        at, required = f"h{draw.randrange(1 + len(hosts) // 2)}", requirements.for_move(one)
+        at, required = f"h{draw.randrange(1 + len(hosts) // 2)}", whatif.needs_of_move(one)
         if choose.evaluate({at: hosts[at]}, replace(required, bridges=()))[0].fits:
             hosts[at] = whatif.with_vm(hosts[at], required)
             vms[one.name] = one

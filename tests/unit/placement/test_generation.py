@@ -17,7 +17,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.migration.master import preflight
-from saltvirt.placement import choose, evacuation, generation, requirements
+from saltvirt.placement import choose, evacuation, generation, whatif
 from saltvirt.vm import spec
 from saltvirt.vm.show.host import migrationinfo
 from saltvirt.xml import METADATA_NS, parse
@@ -66,7 +66,7 @@ def why_not(release, **moving):
 
 def required(**moving):
     """Return what a VM needs that moves."""
-    return requirements.for_move(told.moving(**moving))
+    return whatif.needs_of_move(told.moving(**moving))
 
 
 def test_a_survey_says_in_few_bytes_which_machine_types_there_are():

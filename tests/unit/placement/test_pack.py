@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import tightclouds
 import told
-from saltvirt.placement import evacuation, fit, pack, requirements
+from saltvirt.placement import evacuation, fit, pack, whatif
 from sizes import sizes
 from tightclouds import host, moving
 
@@ -190,4 +190,4 @@ def test_a_vm_that_is_refused_by_a_host_is_packed_elsewhere():
     there, stays = evacuation.evacuate(hosts, vms, refused=refused)
 
     assert set(there) == {"q"} and stays["p"].count("its CPU does not suffice") == 2
-    assert not fit.reasons(hosts[there["q"]], requirements.for_move(vms["q"]))
+    assert not fit.reasons(hosts[there["q"]], whatif.needs_of_move(vms["q"]))

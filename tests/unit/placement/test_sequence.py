@@ -7,7 +7,7 @@ import pytest
 import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saltvirt.placement import choose, fit, groups, requirements, whatif
+from saltvirt.placement import choose, fit, groups, whatif
 from saltvirt.placement.sequence import Sequence
 from tightclouds import host, moving
 
@@ -26,13 +26,11 @@ def _clouds(draw):
         if draw.random() < 0.4:
             given_ = {"anti_affinity": [draw.choice(["x", "y@rack"])]}
         vm = moving(f"v{number}", draw.choice([4, 8, 12]), **given_)
-        fitting = [
-            one.host for one in choose.evaluate(hosts, requirements.for_move(vm)) if one.fits
-        ]
+        fitting = [one.host for one in choose.evaluate(hosts, whatif.needs_of_move(vm)) if one.fits]
         if fitting:
             there = draw.choice(fitting)
-            hosts[there] = whatif.with_vm(hosts[there], requirements.for_move(vm))
-            vms[vm.name], at[vm.name] = requirements.for_move(vm), there
+            hosts[there] = whatif.with_vm(hosts[there], whatif.needs_of_move(vm))
+            vms[vm.name], at[vm.name] = whatif.needs_of_move(vm), there
     return hosts, vms, at
 
 
@@ -137,7 +135,7 @@ def test_many_moves_are_under_way_at_once():
 def _swap():
     """Return hosts of which one is empty, and two moves: the second needs the first."""
     hosts = {name: host(10) for name in "abc"}
-    vms = {name: requirements.for_move(moving(name, 10)) for name in ("on_a", "on_b")}
+    vms = {name: whatif.needs_of_move(moving(name, 10)) for name in ("on_a", "on_b")}
     for name, vm in vms.items():
         hosts[name[-1]] = whatif.with_vm(hosts[name[-1]], vm)
     return hosts, vms, {"on_a": ("a", "c"), "on_b": ("b", "a")}
@@ -157,7 +155,7 @@ def test_a_host_is_filled_only_when_what_was_there_has_left_it(has_moved):
 
 def test_a_later_move_does_not_take_the_room_of_one_that_has_not_begun():
     hosts = {"a": host(10), "b": host(10), "c": host(10), "d": host(100)}
-    vms = {name: requirements.for_move(moving(name, 10)) for name in ("one", "two")}
+    vms = {name: whatif.needs_of_move(moving(name, 10)) for name in ("one", "two")}
     hosts["a"] = whatif.with_vm(hosts["a"], vms["one"])
     hosts["c"] = whatif.with_vm(hosts["c"], vms["two"])
     sequence = Sequence(hosts, vms, {"one": ("a", "b"), "two": ("c", "b")})
@@ -168,7 +166,7 @@ def test_a_later_move_does_not_take_the_room_of_one_that_has_not_begun():
 
 def test_hosts_that_are_full_already_may_be_emptied():
     hosts = {"a": told.but(host(5), memory={"limit_mib": 5, "committed_mib": 10}), "b": host(50)}
-    vms = {"one": requirements.for_move(moving("one", 10))}
+    vms = {"one": whatif.needs_of_move(moving("one", 10))}
 
     sequence = Sequence(hosts, vms, {"one": ("a", "b")})
 

@@ -1,12 +1,12 @@
 """What a host would say of itself with one VM more, or one less."""
 
-from saltvirt.placement import fit, requirements, whatif
+from saltvirt.placement import fit, whatif
 from tightclouds import host, moving
 
 
 def test_one_more_vm_leaves_that_much_less():
     before = host(1000)
-    required = requirements.for_move(
+    required = whatif.needs_of_move(
         moving(
             "x", 100, vcpus=3, disks=[{"how": "copy", "virtual_bytes": 2**30}, {"how": "shared"}]
         )

@@ -1,5 +1,6 @@
-"""The fixture of :mod:`usagekit`."""
+"""Fixtures of these tests, from :mod:`hostkit` and :mod:`masterkit`."""
 
-from usagekit import host
+from hostkit import empty_image, fresh_driver, hypervisor, keeping, settings
+from masterkit import cloud
 
-__all__ = ["host"]
+__all__ = ["cloud", "empty_image", "fresh_driver", "hypervisor", "keeping", "settings"]

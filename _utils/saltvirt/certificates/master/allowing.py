@@ -17,7 +17,7 @@ from saltvirt.core.errors import BadArgument, BadConfig, MasterError, VirtError
 from saltvirt.core.journal import records
 from saltvirt.core.options import config
 from saltvirt.core.salt import compat
-from saltvirt.core.steps import Steps
+from saltvirt.core.undo import IndependentSteps
 
 # Any minion without this project's grains may be a host, and a fleet has thousands.
 _MAX_OTHER_MINIONS = 50
@@ -217,7 +217,7 @@ def disallow(opts: Mapping[str, Any], host_args: Sequence[object], now: datetime
     texts = _split_host_args(host_args)
     if not texts:
         raise BadArgument("hosts", "say which: salt-run virt.disallow HOST ...")
-    steps = Steps(opts)
+    steps = IndependentSteps(opts)
     holders = steps.take("the certificates cannot be listed", certificates.holders, opts, now)
     ids = _match_known(opts, texts, holders)
     disallowed_ids = steps.take("the list of hosts is not written", _write_disallowed, opts, ids)
@@ -248,7 +248,10 @@ def _last_seen(opts: Mapping[str, Any], ids: Sequence[str]) -> dict[str, Any]:
 
 
 def _partial_disallow_error(
-    ids: Sequence[str], finished_steps: Sequence[str], steps: Steps, out: Mapping[str, Any]
+    ids: Sequence[str],
+    finished_steps: Sequence[str],
+    steps: IndependentSteps,
+    out: Mapping[str, Any],
 ) -> MasterError:
     """Return the error of a virt.disallow of which some steps failed."""
     error = MasterError(
@@ -274,7 +277,7 @@ def _update_other_hosts(opts: Mapping[str, Any], ids: Sequence[str]) -> dict[str
 def revoke(opts: Mapping[str, Any], target: str, now: datetime) -> dict[str, Any]:
     """Shut a host out, or revoke one certificate by its serial."""
     arguments.text("target", target)
-    holders = Steps(opts).take("", certificates.holders, opts, now)
+    holders = IndependentSteps(opts).take("", certificates.holders, opts, now)
     # A host must be shut out even if the certificates cannot be listed.
     if target in holders if holders is not None else not _SERIAL.fullmatch(target):
         return disallow(opts, [target], now)

@@ -44,7 +44,7 @@ _ENDED = 3
 # Progress names the awaited hosts only after so long.
 _PROGRESS_AFTER_S = 10
 _SIGNED = "virt.signed"
-# Answers of virt.refuse_order; see saltvirt.core.salt.ordered.
+# Answers of virt.refuse_order; see saltvirt.core.salt.answering.
 REFUSED, RUNNING = "refused", "running"
 # Called with the tag and the data of an event.
 Watch = Callable[[str, Mapping[str, Any]], None]

@@ -16,8 +16,77 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import files, terminal
-from saltvirt.core.options import optionsections, optionstrength, saltfiles
-from saltvirt.core.options.optionsections import Section
+from saltvirt.core.errors import BadConfig
+from saltvirt.core.options import optionsources, optionstrength, saltfiles
+
+Section = dict[str, Any]
+
+
+def read_section(names: Collection[str], source: Mapping[str, Any]) -> Section | None:
+    """Return the options of a source to remember; None if it has no ``virt:`` at all."""
+    if "virt" not in source and not any(str(key).startswith("virt.") for key in source):
+        return None
+    source_pairs = [optionsources.split_source(source)]
+    values = {name: optionsources.first_value(source_pairs, name) for name in names}
+    kept_values = {
+        name: _without_secrets(name, value) for name, value in values.items() if value is not None
+    }
+    return {name: value for name, value in sorted(kept_values.items()) if value is not None}
+
+
+def _without_secrets(name: str, value: Any) -> Any:
+    """Return an option's value to remember, without secrets."""
+    if name == "connection":
+        value = {"uri": value["uri"]} if isinstance(value, Mapping) and value.get("uri") else None
+    if name == "vnc":
+        if not isinstance(value, Mapping):
+            return None
+        has_password = value.get("password") is not None
+        value = {**{key: item for key, item in value.items() if key != "password"}}
+        value |= {"password": True} if has_password else {}
+    # In the form in which the file is read again.
+    return json.loads(json.dumps(value, default=str))
+
+
+def restore_section(section: Section, source_options: Mapping[str, Any]) -> Section:
+    """
+    Return remembered options with the secrets that a source still has.
+
+    source_options
+        The options that the source has below ``virt:`` now.
+    """
+    out = dict(section)
+    auth, password = (
+        _nested_value(source_options, "connection", "auth"),
+        _nested_value(source_options, "vnc", "password"),
+    )
+    if auth and "connection" in section:
+        out["connection"] = {**section["connection"], "auth": auth}
+    if section.get("vnc", {}).get("password"):
+        missing = BadConfig("option virt:vnc: its password is not remembered, and is missing now")
+        out["vnc"] = {**section["vnc"], "password": password} if password else missing
+    return out
+
+
+def _nested_value(source_options: Mapping[str, Any], name: str, key: str) -> Any:
+    option = source_options.get(name)
+    return option.get(key) if isinstance(option, Mapping) else None
+
+
+def replace_section(
+    names: Collection[str], source: Mapping[str, Any], section: Section
+) -> Mapping[str, Any]:
+    """Return a source with the remembered options in place of its own."""
+    _all, nested = optionsources.split_source(source)
+    dotted = {key: item for key, item in source.items() if str(key).startswith("virt.")}
+    return {
+        **{key: item for key, item in dotted.items() if str(key)[5:] not in names},
+        "virt": {
+            **{key: item for key, item in nested.items() if key not in names},
+            **restore_section(section, nested),
+        },
+    }
+
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +218,7 @@ def _read_only_minion(folder: Path) -> list[Section]:
     paths = sorted(folder.glob("*.json"))
     sections = _read(paths[0])[0].sections if len(paths) == 1 else {}
     return [
-        {"virt": optionsections.restore_section(section, {})}
+        {"virt": restore_section(section, {})}
         for name in SOURCES
         if (section := sections.get(name))
     ]
@@ -179,9 +248,7 @@ class _OptionSession:
     ) -> None:
         self._names, self._plain, self._path, self._refusal = names, sources_by_name, path, refusal
         self._memory, self._problem = _read(path)
-        self._now = {
-            name: optionsections.read_section(names, sources_by_name[name]) for name in SOURCES
-        }
+        self._now = {name: read_section(names, sources_by_name[name]) for name in SOURCES}
         self._next: dict[str, Section | None] = {}
         self._sources: list[Mapping[str, Any]] = []
         self._notices: list[str] = []
@@ -201,11 +268,7 @@ class _OptionSession:
         return OptionsInForce(
             sources=[
                 *self._sources,
-                *(
-                    [{"virt": optionsections.restore_section(kept_options, {})}]
-                    if kept_options
-                    else []
-                ),
+                *([{"virt": restore_section(kept_options, {})}] if kept_options else []),
             ],
             refusal=self._refusal,
             is_remembered=self._is_remembered,
@@ -231,9 +294,7 @@ class _OptionSession:
                 f"{reason}; these hold as they were before: {_option_names(remembered_section)}"
             )
         if reason and remembered_section is not None:
-            self._sources.append(
-                optionsections.replace_section(self._names, source, remembered_section)
-            )
+            self._sources.append(replace_section(self._names, source, remembered_section))
         elif source or name == "config":
             self._sources.append(source)
 

@@ -1,4 +1,4 @@
-"""All differences between Salt 3006 and 3008 that this project meets."""
+"""The differences between releases of Salt that this project meets."""
 
 import re
 import threading
@@ -12,6 +12,8 @@ import salt.loader
 import salt.pillar
 import salt.utils.crypt
 import salt.version
+
+from saltvirt.core.errors import MasterError
 
 _FOLDERS = {"accepted": "minions", "pending": "minions_pre", "rejected": "minions_rejected"}
 # Ids with a key file that may be read without Salt's own check of each part of the path.
@@ -206,3 +208,30 @@ def ask_pillar(opts: Any, external: Mapping[str, Any]) -> Any:
 def certificates_pillar(opts: Any, question: Mapping[str, Any]) -> Any:
     """Return the master's answer to a request for certificates."""
     return ask_pillar(opts, {"libvirt": question})
+
+
+# In each line, the first release in which the master gives a minion no pillar but its own.
+OWN_PILLAR_SINCE = {3006: 12, 3007: 4}
+OWN_PILLAR_UPDATE = "to 3006.12, 3007.4, 3008 or a later one of these lines"
+
+
+def is_since(release: str, firsts: Mapping[int, int]) -> bool:
+    """
+    Return whether a release of Salt, such as ``3006.12``, includes a change.
+
+    firsts
+        First release of each line with the change; later lines have it, too.
+    """
+    match = re.match(r"(\d+)(?:\.(\d+))?", release)
+    line, number = (int(match[1]), int(match[2] or 0)) if match else (0, 0)
+    return number >= firsts[line] if line in firsts else line > max(firsts)
+
+
+def refuse_old_master() -> None:
+    """Raise MasterError if this master's Salt gives a minion the pillar of another."""
+    release = salt.version.__version__
+    if not is_since(release, OWN_PILLAR_SINCE):
+        raise MasterError(
+            f"Salt {release} on this master gives any minion the pillar of any other, so that any "
+            f"guest could be a hypervisor: update it {OWN_PILLAR_UPDATE}"
+        )

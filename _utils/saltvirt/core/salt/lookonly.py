@@ -2,8 +2,8 @@
 The functions that only look, and those that change a VM, a host, a file or the cloud.
 
 Each file of Salt modules has its functions here, by the names that users type after the dot.
-``tests/unit/test_lookonly.py`` compares the tables with the files: each new function must be put on
-one of the two sides.
+``tests/unit/core/test_lookonly.py`` compares the tables with the files: each new function must be
+put on one of the two sides.
 """
 
 from collections.abc import Mapping

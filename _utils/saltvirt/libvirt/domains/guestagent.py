@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.core.errors import GuestSilent, LibvirtRefused
-from saltvirt.core.salt import optional
+from saltvirt.core.salt import lazyimport
 from saltvirt.libvirt.connect import domain, libvirt
 from saltvirt.libvirt.domains import guestanswers
 from saltvirt.xml import parse
@@ -18,7 +18,7 @@ try:
     importlib.import_module(_PROOF)
     import libvirt_qemu as libvirt_qemu
 except ImportError:
-    libvirt_qemu = optional.OptionalModule("libvirt_qemu", proof=_PROOF)
+    libvirt_qemu = lazyimport.OptionalModule("libvirt_qemu", proof=_PROOF)
 
 CHANNEL = "org.qemu.guest_agent.0"
 # Time for one answer; an unresponsive guest must not block its host.

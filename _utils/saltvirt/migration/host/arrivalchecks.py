@@ -13,7 +13,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.libvirt.storage import pools, volumes
-from saltvirt.placement import fit, generation, requirements
+from saltvirt.placement import fit, generation, whatif
 from saltvirt.placement.answers import DiskFacts, HostInfo, MigrationInfo, Versions
 from saltvirt.placement.generation import Generation
 from saltvirt.storage import diskpaths
@@ -49,7 +49,7 @@ def check(
         for VMs are checked. Defaults to True.
     """
     info = info or inspect.host_info(conn, settings)
-    reasons = list(fit.reasons(info, requirements.for_move(moving)))
+    reasons = list(fit.reasons(info, whatif.needs_of_move(moving)))
     if moving.images is not None and clean(settings.images) != clean(moving.images):
         reasons.append(
             f"its image folder is {settings.images}, not {moving.images}; VMs move only "
@@ -109,7 +109,7 @@ def _libvirts_reasons(
             host_cpu=moving.host_cpu,
         )
         yield from [cpu_reason] if cpu_reason else []
-    elif not list(generation.machine_reasons(host_generation, requirements.for_move(moving))):
+    elif not list(generation.machine_reasons(host_generation, whatif.needs_of_move(moving))):
         yield (
             f"its machine type {unknown_machines[0]} is not known there "
             f"(QEMU {hostfacts.versions(conn)['qemu']})"
@@ -126,7 +126,7 @@ def unfit_reasons(conn: Any, moving: MigrationInfo) -> list[str]:
     )
     return [
         *_uuid_reasons(conn, moving),
-        *generation.reasons(host_generation, requirements.for_move(moving)),
+        *generation.reasons(host_generation, whatif.needs_of_move(moving)),
         *_libvirts_reasons(conn, moving, host_generation),
     ]
 

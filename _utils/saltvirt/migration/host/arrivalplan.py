@@ -7,7 +7,7 @@ from saltvirt.core.errors import StorageError
 from saltvirt.core.journal.movefacts import ArrivalFacts
 from saltvirt.libvirt import reservations
 from saltvirt.migration.host.arrivalfacts import LocalFacts
-from saltvirt.placement import requirements
+from saltvirt.placement import whatif
 from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
 from saltvirt.storage import diskpaths
 from saltvirt.storage.images.validation import ValidatedImage
@@ -90,7 +90,7 @@ def initial_facts(moving: MigrationInfo, media: frozenset[str], source: str | No
         images={},
         folders=[],
         autostart=moving.autostart or None,
-        **reservations.room(requirements.for_move(moving)),
+        **reservations.room(whatif.needs_of_move(moving)),
     )
 
 

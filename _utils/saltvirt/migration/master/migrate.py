@@ -16,7 +16,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.migration import movespec
 from saltvirt.migration.master import recovery
 from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed, MoveHosts, NotReady
-from saltvirt.placement import brief, choose, requirements
+from saltvirt.placement import brief, choose, whatif
 from saltvirt.placement.answers import DiskFacts, MigrationInfo
 from saltvirt.vm.create.master.hostbuild import no_host_fits_error
 from saltvirt.vm.recovery.master import interrupted
@@ -52,7 +52,7 @@ def plan(
         raise BadArgument("target", f"VM {name!r} is on {source} already")
     if all_hosts == [source]:
         raise NoHostFits(
-            requirements.for_move(migration_info), {}, nowhere="there is no other hypervisor"
+            whatif.needs_of_move(migration_info), {}, nowhere="there is no other hypervisor"
         )
     return source, migration_info, _evaluations(cloud, survey, migration_info, source, target)
 
@@ -76,7 +76,7 @@ def _survey_hosts(
 
 def _is_bound(migration_info: MigrationInfo) -> bool:
     """Return whether a VM's groups depend on other hosts than the one that takes it."""
-    return not brief.is_of_one_host(requirements.for_move(migration_info), Policy())
+    return not brief.is_of_one_host(whatif.needs_of_move(migration_info), Policy())
 
 
 def _read_migration_info(
@@ -104,7 +104,7 @@ def _evaluations(
     """Return the evaluation of every host but the source, the best first."""
     infos_by_host = {host: info for host, info in survey.answers.items() if host != source}
     evaluated = choose.evaluate(
-        infos_by_host, requirements.for_move(migration_info), cloud.settings.weights
+        infos_by_host, whatif.needs_of_move(migration_info), cloud.settings.weights
     )
     evaluations = [v if target in (None, v.host) else _exclude_host(v, target) for v in evaluated]
     reasons_by_host = {host: reason for host, reason in survey.reasons().items() if host != source}
@@ -150,7 +150,7 @@ def choose_host(
         if not reasons:
             return evaluation.host
         refusals_by_host[evaluation.host] = reasons
-    raise no_host_fits_error(requirements.for_move(migration_info), evaluations, refusals_by_host)
+    raise no_host_fits_error(whatif.needs_of_move(migration_info), evaluations, refusals_by_host)
 
 
 def dry_run(
@@ -238,7 +238,7 @@ def migrate(
             warnings = [figures.get("warning"), behind_nat(migration_info, host)]
             warning = "; ".join(filter(None, warnings))
             return {**out, "warning": warning} if warning else out
-    raise no_host_fits_error(requirements.for_move(migration_info), evaluations, refusals_by_host)
+    raise no_host_fits_error(whatif.needs_of_move(migration_info), evaluations, refusals_by_host)
 
 
 def _settle(cloud: Cloud, order: LockedRecord) -> None:

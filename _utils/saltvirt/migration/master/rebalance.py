@@ -9,7 +9,7 @@ from saltvirt.cluster.inventory import inventory
 from saltvirt.core.errors import VirtError
 from saltvirt.migration.master import parallelmoves, preflight
 from saltvirt.placement import balance as planning
-from saltvirt.placement import load, requirements, sequence
+from saltvirt.placement import load, sequence, whatif
 from saltvirt.placement.answers import HostInfo, Load, MigrationInfo
 
 # Hosts measure a window in parts: the differences between parts are noise. A part has at most
@@ -90,7 +90,7 @@ class _CloudState:
 
     def order(self, steps: Sequence[planning.Step], finished_count: int) -> sequence.Sequence:
         """Return the order of the steps, of which the first ``finished_count`` are made."""
-        needs = {step.name: requirements.for_move(self.vms[step.name]) for step in steps}
+        needs = {step.name: whatif.needs_of_move(self.vms[step.name]) for step in steps}
         moves = {step.name: (step.source, step.target) for step in steps}
         order = sequence.Sequence(self.hosts, needs, moves)
         for step in steps[:finished_count]:

@@ -4,15 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saltvirt.network.bridge import (
-    bridgeplan,
-    confirm,
-    leases,
-    links,
-    portlease,
-    resolver,
-    watchdog,
-)
+from saltvirt.network.bridge import bridgeplan, confirm, leases, links, portlease, present
 from saltvirt.network.bridge.leases import Lease
 from saltvirt.network.bridge.snapshot import Snapshot
 from saltvirt.network.managers import managers, persistence
@@ -112,7 +104,7 @@ def _port_config(
     bridgeplan.refuse_unmovable(old_snapshot)
     if manager.writes_heir:
         persistence.refuse_unpersistable(target, port, dhcp)
-    servers, search = resolver.read_resolver()
+    servers, search = present.read_resolver()
     return persistence.link_config(
         target,
         port,
@@ -133,7 +125,7 @@ def _carry_out(opts: Mapping[str, Any], removal: _Removal, change: Change, limit
     with confirm.watch_change(removal.before, removal.names, change, limit_s):
         change.before_links()
         if removal.name in removal.before["links"]:
-            watchdog.settle(lambda: _take_apart(removal.name, removal.names))
+            confirm.settle(lambda: _take_apart(removal.name, removal.names))
             confirm.confirm(opts, limit_s, condition)
         change.after_links()
         if dhcp_port:

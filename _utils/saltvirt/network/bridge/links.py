@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from saltvirt.core.errors import VirtError
-from saltvirt.core.salt import optional
+from saltvirt.core.salt import lazyimport
 from saltvirt.network.bridge.bridgeplan import Step
 from saltvirt.network.bridge.snapshot import Address, Link, Route, Snapshot
 
 # Imported on first use, because the import takes longer than most commands.
-pyroute2 = optional.OptionalModule("pyroute2")
+pyroute2 = lazyimport.OptionalModule("pyroute2")
 
 MISSING = (
     "the Python module 'pyroute2', which changes links, is missing on this minion; install it "
@@ -44,7 +44,7 @@ class LinkError(VirtError):
 
 def refuse_if_impossible() -> None:
     """Raise LinkError if this minion cannot change links."""
-    if optional.is_missing(pyroute2):
+    if lazyimport.is_missing(pyroute2):
         raise LinkError(MISSING)
 
 

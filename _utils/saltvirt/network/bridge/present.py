@@ -1,16 +1,35 @@
 """Make a bridge over ports with the host's own traffic."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from saltvirt.core.errors import BadArgument
-from saltvirt.network.bridge import bridgeplan, confirm, leases, links, portlease, resolver
+from saltvirt.network.bridge import bridgeplan, confirm, leases, links, portlease
 from saltvirt.network.bridge.leases import Lease
 from saltvirt.network.bridge.snapshot import Snapshot
 from saltvirt.network.managers import managers, persistence
 from saltvirt.network.managers.change import Manager
 from saltvirt.network.managers.linkconfig import LinkConfig
+
+_PATHS = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
+
+
+def read_resolver() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return this host's present name servers and search domains."""
+    path = next((path for path in map(Path, _PATHS) if path.exists()), None)
+    rows = [line.split() for line in path.read_text().splitlines()] if path else []
+    all_servers = [row[1] for row in rows if row[:1] == ["nameserver"] and len(row) > 1]
+    # A link-local server (fe80::1%eth0) comes from router advertisements of one link.
+    servers = [server for server in all_servers if "%" not in server]
+    return tuple(servers), tuple(domain for domain in _search(rows) if domain != ".")
+
+
+def _search(rows: Sequence[list[str]]) -> list[str]:
+    """Return the search domains of the last line that has them."""
+    domain_lists = [row[1:] for row in rows if row[:1] in (["search"], ["domain"])]
+    return domain_lists[-1] if domain_lists else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +123,7 @@ def decide(request: Request) -> Decision:
 
 def _resolver(request: Request, dhcp: bool) -> dict[str, Any]:
     """Return the name servers and search domains to keep; with DHCP the lease gives them."""
-    servers, search = ((), ()) if dhcp else resolver.read_resolver()
+    servers, search = ((), ()) if dhcp else read_resolver()
     return {
         "dns": servers if request.dns is None else request.dns,
         "search": search,

@@ -5,7 +5,7 @@ import logging
 import tempfile
 from typing import Any
 
-from saltvirt.network.firewall import near, rules
+from saltvirt.network.firewall import peeraddresses, rules
 from saltvirt.network.firewall.backend import FirewallError, LoadedFirewall
 from saltvirt.network.firewall.bootunits import RULES, BootUnits, units
 
@@ -46,7 +46,11 @@ class Nftables(LoadedFirewall):
 
     def _near(self) -> rules.Peers:
         """Return the networks that this host shares with peers; none without nft."""
-        return near.networks(self._run, self.peers) if self.is_installed else rules.networks([])
+        return (
+            peeraddresses.shared_networks(self._run, self.peers)
+            if self.is_installed
+            else rules.networks([])
+        )
 
     def _sees_ways(self) -> bool:
         """Return whether this kernel supports ``fib saddr . iif`` in a forward chain."""

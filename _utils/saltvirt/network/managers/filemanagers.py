@@ -2,16 +2,55 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from saltvirt.network.bridge import leases, links
 from saltvirt.network.bridge.leases import Lease
-from saltvirt.network.managers import linkconfig, netplan, stacked
+from saltvirt.network.managers import linkconfig, netplan
 from saltvirt.network.managers.change import Change, content, put
 from saltvirt.network.managers.linkconfig import LinkConfig
 from saltvirt.network.managers.tools import PersistenceError, run
+
+# Stacked links that only the lower link's file names; without these keys no boot creates them.
+_KEYS = ("VLAN", "MACVLAN", "MACVTAP", "IPVLAN", "IPVTAP", "VXLAN", "IPoIB", "Xfrm", "Tunnel")
+# Settings of a lease; without these another default route may win.
+_LEASE = {
+    *("RouteMetric", "RouteTable", "UseRoutes", "UseGateway"),
+    *("UseDNS", "UseDomains", "UseNTP", "UseMTU", "UseHostname"),
+}
+
+
+def networkd_file(state: str) -> str:
+    """Return the file that configures a link, from networkd's state of the link, or ""."""
+    rows = (line.partition("=") for line in state.splitlines())
+    return next((value for key, _equals, value in rows if key == "NETWORK_FILE"), "")
+
+
+def link_settings(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Return ``[(key, value)]`` of the stacked links in a link's file and drop-ins."""
+    # VLAN= in another section names the tags that a bridge's port passes.
+    rows = ((key, value) for s, key, value in _rows(texts) if s == "Network" and key in _KEYS)
+    return list(dict.fromkeys((key, word) for key, value in rows for word in value.split()))
+
+
+def lease_settings(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Return ``[(key, value)]`` of the lease settings in these files."""
+    values = {key: value for s, key, value in _rows(texts) if s in ("DHCPv4", "DHCP") and value}
+    return [(key, value) for key, value in values.items() if key in _LEASE]
+
+
+def _rows(texts: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield ``(section, key, value)`` of each line."""
+    for text in texts:
+        section = ""
+        for line in map(str.strip, text.splitlines()):
+            if line.startswith("["):
+                section = line.strip("[]")
+            key, _equals, value = (part.strip() for part in line.partition("="))
+            yield section, key, value
+
 
 _LET_GO_S = 2
 _OURS = ("05-salt-virt-", "salt-virt-")
@@ -156,10 +195,8 @@ class Networkd(FileManager):
         texts = {link: _texts(path) for link, path in files.items()}
         texts_by_path = linkconfig.networkd(
             config,
-            {link: stacked.link_settings(link_texts) for link, link_texts in texts.items()},
-            stacked.lease_settings(
-                text for link_texts in reversed(texts.values()) for text in link_texts
-            ),
+            {link: link_settings(link_texts) for link, link_texts in texts.items()},
+            lease_settings(text for link_texts in reversed(texts.values()) for text in link_texts),
         )
         for link, path in files.items():
             own_name = f"{_OURS[0]}{config.name}{'' if link == config.name else f'-{link}'}.network"
@@ -175,7 +212,7 @@ class Networkd(FileManager):
     def _file_of(self, link: str) -> str:
         """Return the path of the file that configures a link now, or ""."""
         state = content(f"/run/systemd/netif/links/{_index(link)}") or b""
-        return stacked.file_of(state.decode())
+        return networkd_file(state.decode())
 
     def runs(self) -> bool:
         """Return whether it runs."""

@@ -115,7 +115,7 @@ def accept_key(
         raise MasterError(f"{host} submitted the key of {name!r} too late")
     if not record["replace"]:
         minionkeys.refuse_taken(opts, name)
-    minionkeys.accept(opts, name, keypair.public(key))
+    minionkeys.accept(opts, name, keypair.public_key(key))
     log.info("accepted the key of %s, submitted by %s", name, host)
 
 

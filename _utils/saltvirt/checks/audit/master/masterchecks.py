@@ -15,7 +15,7 @@ from saltvirt.cluster import masterconfig
 from saltvirt.cluster.membership import is_glob
 from saltvirt.core.findings import MASTER, Finding
 from saltvirt.core.options import config
-from saltvirt.core.salt.masterrelease import PILLAR, UPDATE, is_since
+from saltvirt.core.salt.compat import OWN_PILLAR_SINCE, OWN_PILLAR_UPDATE, is_since
 
 # By line of Salt, the first release that can refuse minions without proof of their id.
 _PROOF = {3006: 17, 3007: 9}
@@ -56,12 +56,12 @@ def findings(facts: MasterFacts) -> Iterator[Finding]:
 
 
 def _salt_release(facts: MasterFacts) -> Iterator[Finding]:
-    if not is_since(facts.release, PILLAR):
+    if not is_since(facts.release, OWN_PILLAR_SINCE):
         yield Finding(
             check="salt-release",
             where=MASTER,
             what=f"Salt {facts.release} gives any minion the pillar of any other",
-            fix=f"update Salt {UPDATE}",
+            fix=f"update Salt {OWN_PILLAR_UPDATE}",
         )
     version = facts.options.get("minimum_auth_version") or 0
     # Salt cannot compare text with a minion's number.

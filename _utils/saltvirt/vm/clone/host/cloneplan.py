@@ -9,7 +9,7 @@ from typing import Any
 from saltvirt.core import nics
 from saltvirt.core.model import Deployment, Disk, Nic, Requirements, Vm
 from saltvirt.core.units import MIB
-from saltvirt.placement import requirements, resources
+from saltvirt.placement import resources, whatif
 from saltvirt.seeding import seedmethod
 from saltvirt.storage import seedfiles
 from saltvirt.storage.images.validation import ValidatedImage
@@ -93,7 +93,7 @@ def compute_requirements(source: Source, clone: Vm) -> Requirements:
         disk.size_mib or 0 for disk in clone.disks if not resources.is_named(disk.pool)
     ]
     return replace(
-        requirements.for_move(source.info),
+        whatif.needs_of_move(source.info),
         name=clone.name,
         affinity=clone.affinity,
         anti_affinity=clone.anti_affinity,

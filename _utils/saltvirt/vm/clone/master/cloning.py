@@ -8,7 +8,7 @@ from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.rpc.hostcommands import act
 from saltvirt.core import arguments, wire
-from saltvirt.placement import requirements
+from saltvirt.placement import whatif
 from saltvirt.placement.answers import MigrationInfo
 from saltvirt.placement.shownvms import ClonePlan
 from saltvirt.vm.clone import clonespec
@@ -33,7 +33,7 @@ def parse(
     fun = "virt.migration_info"
     info = wire.read(host, fun, MigrationInfo, act(cloud, host, fun, source))
     return VmRequest(
-        requirements=replace(requirements.for_move(info), name=name, **clone_options.groups),
+        requirements=replace(whatif.needs_of_move(info), name=name, **clone_options.groups),
         function="virt.clone",
         arg=(source, name),
         kwarg=kwarg,

@@ -7,7 +7,7 @@ from typing import Any
 from saltvirt.core.arguments import hide_credentials
 from saltvirt.core.errors import BadArgument, NameTaken, ReservationRefused, StorageError
 from saltvirt.core.model import Deployment, Disk, Requirements, Vm
-from saltvirt.placement import fit, remedies
+from saltvirt.placement import choose, fit
 from saltvirt.placement.answers import HostInfo
 from saltvirt.seeding import seedmethod
 from saltvirt.storage import seedfiles
@@ -187,7 +187,7 @@ def apply_host_facts(vm: Vm, host: HostFacts) -> Vm:
     """Return the VM with the host's defaults; refuse devices and types that the host lacks."""
     reason = fit.why_not_type(host.domain_types, vm.domain_type)
     if reason:
-        raise ReservationRefused(vm.name, [reason], remedies.format_cures([reason]))
+        raise ReservationRefused(vm.name, [reason], choose.format_cures([reason]))
     _refuse_nics(vm, host)
     for name in vm.host_devices:
         hostdev.refuse_unknown(name, host.devices)
@@ -245,7 +245,7 @@ def refuse(
     if not reasons and not host.has_machine:
         reasons = [f"QEMU {host.qemu} there does not know the machine type {vm.machine}"]
     if reasons:
-        raise ReservationRefused(requirements.name, reasons, remedies.format_cures(reasons))
+        raise ReservationRefused(requirements.name, reasons, choose.format_cures(reasons))
     return tuple(f"it is defined, and cannot start yet: {reason}" for reason in start_reasons)
 
 

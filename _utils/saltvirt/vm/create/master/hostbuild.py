@@ -24,7 +24,7 @@ from saltvirt.core.errors import NoHostFits, VirtError
 from saltvirt.core.journal.recordfacts import OrderFacts
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.model import Evaluation, Requirements
-from saltvirt.placement import choose, remedies
+from saltvirt.placement import choose
 from saltvirt.placement.answers import HostInfo
 from saltvirt.vm.create.master.vmrequest import VmRequest
 
@@ -201,7 +201,7 @@ def no_host_fits_error(
     }
     evaluations = [late_evaluations.get(evaluation.host, evaluation) for evaluation in evaluations]
     error = choose.no_host_fits(requirements, evaluations)
-    texts = remedies.find_cures(
+    texts = choose.find_cures(
         reason for host_evaluation in evaluations for reason in host_evaluation.reasons
     )
     error.table = {"hosts": table(evaluations), **({"helps": texts} if texts else {})}
@@ -232,7 +232,7 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
         orders.enter(build.order, previous_phase, replace(build.facts, host=None))
         if kind not in _REFUSED_KINDS:
             raise HostCommandFailed(f"{host}: {reply.error}")
-        reasons_by_host[host] = [remedies.strip_cures(reply.error or "")]
+        reasons_by_host[host] = [choose.strip_cures(reply.error or "")]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")
     raise build.no_host_error(reasons_by_host)
 

@@ -9,7 +9,7 @@ from typing import Any
 from saltvirt.core.units import MIB
 from saltvirt.placement import resources
 from saltvirt.placement.answers import ComingFacts
-from saltvirt.placement.stock import Stock
+from saltvirt.placement.resources import Stock
 from saltvirt.storage.diskpaths import measure
 from saltvirt.xml.edit import readdomain
 from saltvirt.xml.storage import pooldisk

@@ -6,7 +6,7 @@ from typing import Any
 
 from saltvirt.core import terminal
 from saltvirt.core.errors import VirtError
-from saltvirt.placement import remedies
+from saltvirt.placement import choose
 from saltvirt.vm.create.master.many.lines import first_few
 from saltvirt.vm.create.master.vmrequest import Terms, VmRequest
 
@@ -85,8 +85,8 @@ def not_built_error(
     """
     first = min(failed)
     texts, remedies_text = (
-        remedies.find_cures(failed.values()),
-        remedies.format_cures(failed.values()),
+        choose.find_cures(failed.values()),
+        choose.format_cures(failed.values()),
     )
     error = NotAllBuilt(
         f"{len(failed)} of {terminal.count_text(len(call.requests), 'VM')} not built: "

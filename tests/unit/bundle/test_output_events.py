@@ -1,0 +1,29 @@
+"""The outputters are given whatever a runner prints, events of the master's bus too."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[3] / "_output"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"tag": "salt/run/20270101/ret", "data": {"return": True, "jid": "20270101", "n": 1.5}},
+        {"tag": "salt/job/1/new", "data": {"minions": ["h1"], "fun": "virt.init"}},
+        {"hyper1": {"web1": None}},
+        {"hyper1": {"node_info": {}, "vm_info": {}}},
+        {"hyper1": "no", "failed": ["x"]},
+        {"hyper1": None},
+        {"duplicates": {"a": None}},
+    ],
+)
+def test_data_that_is_no_answer_is_shown_as_it_is(data):
+    spec = importlib.util.spec_from_file_location("virt_query", FOLDER / "virt_query.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    assert json.loads(module.output(data)) == data

@@ -1,0 +1,83 @@
+"""What a plan says in a terminal of 80 columns: which hosts fit, and what helps."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "_output"
+FLEET = ROOT / "tests/data/fleets/three.json"
+
+
+def output(data, name="virt_plan"):
+    """Return what an outputter makes of data."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.output(data)
+
+
+def test_the_table_of_a_plan_wraps_its_reasons():
+    reasons = ["4096 MiB of memory wanted, 12 MiB free", "no bridge br7 there", "in maintenance"]
+    plan = {
+        "a": {"fits": True, "score": 0.5, "reasons": []},
+        "b": {"fits": False, "score": 0.0, "reasons": reasons},
+    }
+
+    helps = [
+        "less memory, or more to hand out: virt:memory_ratio",
+        "salt-run virt.maintenance " * 4,
+    ]
+    said = {"error": f"no host fits 'x': b: {reasons}; what helps: {helps}", "hosts": plan}
+    text = output({**said, "helps": helps, "retcode": 1})
+
+    assert text.startswith("error: no host fits")
+    assert text.count("in maintenance") == 1
+    assert text.index("\na ") < text.index("\nb ") < text.index("\nwhat helps:\n  - less memory,")
+    assert text.count("what helps") == 1 and max(map(len, text.splitlines())) <= 78
+
+
+def test_the_dry_run_of_a_clone_says_how_it_will_be_seeded():
+    plan = {"source": "web1", "name": "web2", "disks": [{"target": "vda", "path": "/srv/a.qcow2"}]}
+
+    def said(method):
+        seed = {"method": method} if method else None
+        return output({"hyper1": {**plan, "seed": seed, "warnings": []}})
+
+    assert "seeded by cloud-init (nocloud) if its guest has that, else in the appl" in said("auto")
+    assert said("nocloud").splitlines()[-1] == "  seeded by nocloud"
+    assert said(None).splitlines()[-1] == "  not seeded"
+
+
+def test_of_many_new_vms_what_helps_stands_once_below_the_table():
+    helps = ["less memory, or more to hand out: virt:memory_ratio, virt:capacity", "nic=nat"]
+    error = f"1 of 2 VMs not built: b (b: no host fits: x); nothing was built; what helps: {helps}"
+    failed = {"failed": {"b": "no host fits: x"}, "helps": helps}
+    text = output({"error": error, "plan": {"a": "h1"}, **failed}, "virt_moves")
+
+    assert text.splitlines() == [
+        "error: 1 of 2 VMs not built: b (b: no host fits: x); nothing was built",
+        "VM                WHERE",
+        "a                 would go to h1",
+        "b                 failed: no host fits: x",
+        "what helps:",
+        "  - less memory, or more to hand out: virt:memory_ratio, virt:capacity",
+        "  - nic=nat",
+    ]
+
+
+def test_full_names_and_long_reasons_keep_the_table_as_wide_as_a_terminal():
+    fleet = json.loads(FLEET.read_text())
+    fleet["hyper2"]["maintenance"] = True
+    fleet["hyper3"]["domain_types"] = {"default": None, "usable": [], "why": "KVM hangs " * 20}
+    full = {f"{name}.dc1.example.org": info for name, info in fleet.items()}
+    plan = {name: {"fits": False, "score": 0, "reasons": ["no room " * 20]} for name in full}
+
+    lines = output({**full, "failed": {"hyper9": "why " * 40}}, "virt_hosts").splitlines()
+    planned = output(plan).splitlines()
+
+    assert max(map(len, [*lines, *planned])) <= 80
+    assert lines[2] == "hyper1.dc1.example.org" and lines[3].endswith("    2 qemu up")
+    assert lines[0].index("VMS") + 2 == lines[3].index("2 qemu")
+    assert "    2 qemu up" in lines[3] and lines[5].endswith("maintenance")
+    assert planned[1] == "hyper1.dc1.example.org" and planned[2].split()[:2] == ["no", "-"]

@@ -1,0 +1,218 @@
+"""A check of the setup finds what is missing, each alone and with its fix, in the order of need."""
+
+import dataclasses
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+from hostiletext import steering
+from saltvirt.checks.setup.master import gaps, masterfacts, run
+from saltvirt.checks.setup.master.gaps import LEVELS, MOVING, NEEDED, ORDER, Gap
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster.rpc import unresponsive
+from saltvirt.core.errors import BadArgument
+from setupgaps import (
+    NOT_LOADED,
+    PLANTED,
+    candidate,
+    moving,
+    says,
+    tells,
+    time_off,
+    unheard,
+    unserved,
+)
+from setupkit import HOSTS, ROOT, SERVED
+
+ALONE = {name: row for name, row in PLANTED.items() if row[1]}
+
+
+def test_nothing_is_missing_where_all_is_there(setup):
+    data, is_whole = setup.data()
+
+    assert data == {"findings": [], "checked": list(HOSTS), "ready": run.READY} and is_whole
+    assert sorted(setup.asked) == list(HOSTS)
+
+
+@pytest.mark.parametrize("plant", ALONE)
+def test_what_is_planted_is_found_alone_with_its_fix(setup, plant):
+    do, check, where, level, fix = ALONE[plant]
+    do(setup)
+
+    assert setup.check() == [(check, where, level)]
+    data, is_whole = setup.data()
+    assert fix in data["findings"][0]["fix"]
+    # What VMs need fails; what they do not need is shown, and all is ready.
+    assert is_whole is (level != NEEDED) is ("ready" in data)
+
+
+def test_another_hash_is_found_on_the_master_and_on_all_who_have_not_the_same(setup):
+    PLANTED["hash_type"][0](setup)
+
+    assert [one[:2] for one in setup.check()] == [
+        ("hash-type", "master"),
+        ("hash-type", "hyper1"),
+        ("hash-type", "hyper2"),
+    ]
+
+
+def test_every_check_is_planted_and_no_other():
+    # Those of cells are planted in test_checks_failing_cells.py.
+    assert {row[1] for row in ALONE.values()} | {"hash-type", "cells"} == set(ORDER)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_comes_first_is_mended_first(seed):
+    chance = random.Random(seed)
+    every = [
+        Gap(check=check, where=where, what="w", fix="f", level=level)
+        for check in ORDER
+        for where in ("master", "hyper1", "hyper2")
+        for level in LEVELS
+    ]
+    some = chance.sample(every, 60)
+
+    found = gaps.sort_gaps(some)
+
+    assert sorted(found, key=str) == sorted(some, key=str)
+    ranks = [(LEVELS.index(one.level), ORDER.index(one.check)) for one in found]
+    assert ranks == sorted(ranks)
+    # A level has all that is needed for it before what only later ones need.
+    assert [one.level for one in found if one.level == NEEDED] == [
+        one.level for one in found[: sum(one.level == NEEDED for one in found)]
+    ]
+
+
+def test_much_is_found_at_once_and_the_first_is_what_the_others_need(setup):
+    for plant in ("no image", "bridge", "users", "key waits", "no modules"):
+        PLANTED[plant][0](setup)
+
+    assert [one[0] for one in setup.check()] == [
+        *("modules-served", "keys", "bridge", "appliance-users", "image")
+    ]
+
+
+@pytest.mark.parametrize("away", [-59, 59])
+def test_a_clock_that_is_a_little_off_is_not_found(setup, away):
+    time_off(away)(setup)
+
+    assert setup.check() == []
+
+
+def test_a_host_that_nobody_has_allowed_can_be_named(setup):
+    candidate(setup)
+    setup.wait("hyper8")
+
+    assert setup.check("hyper9,hyper8", "hyper7") == [
+        ("hypervisors", "hyper9", NEEDED),
+        ("keys", "hyper7", NEEDED),
+        ("keys", "hyper8", NEEDED),
+    ]
+    # What such a minion says counts for nothing: it is not asked.
+    assert setup.asked == []
+
+
+def test_a_host_that_is_named_without_its_domain_is_asked_about(setup):
+    (found,) = setup.data("Hyper1.example.org")[0]["findings"]
+
+    assert found["what"].startswith("no minion has shown its key; is hyper1 meant? if none is to c")
+
+
+def test_only_hosts_that_are_named_are_asked(setup):
+    says(code="x")(setup)
+
+    assert setup.check("hyper2") == [] and setup.asked == ["hyper2"]
+    assert setup.check("hyper2,") == []  # as of hyper2, hyper3
+
+
+def test_a_host_that_is_named_tries_whether_others_let_it_in(setup):
+    known = setup.facts["hyper2"].moving
+    closed = dataclasses.replace(known, peers={"hyper1": "timed out"})
+    setup.facts["hyper2"] = dataclasses.replace(setup.facts["hyper2"], moving=closed)
+
+    assert setup.check("hyper2") == [("firewall", "hyper1", MOVING)]
+    assert setup.asked == ["hyper2"] and [*setup.others] == ["hyper1"]
+    # One that is silent cannot be reached, whatever its firewall does.
+    unresponsive.record_silence(setup.opts, ["hyper1"], ["hyper1"], lambda _host: True)
+    assert setup.check("hyper2") == [] and setup.others == {}
+
+
+@pytest.mark.parametrize("named", [[""], [","], [5], [["hyper1"]]])
+def test_what_is_not_a_name_is_refused(setup, named):
+    with pytest.raises(BadArgument, match="is not (the id of a minion|text)"):
+        setup.data(*named)
+
+
+def test_a_key_that_waits_under_a_glob_is_not_proposed(setup):
+    setup.opts["virt"] = {"hypervisors": ["hyper*"]}
+    setup.wait("hyper*")
+
+    assert setup.check() == []
+
+
+def test_names_of_links_that_jinja_would_run_are_in_no_fix(setup):
+    tells(bridges=[], links=["{{salt.cmd.run('x')}}"])(setup)
+
+    (found,) = setup.data()[0]["findings"]
+    assert "hypervisor: {bridges: {br0: {ports: [NIC]}}}" in found["fix"]
+
+
+def test_a_guest_is_not_proposed_as_a_hypervisor(setup):
+    candidate(setup)
+    lastseen.refresh(setup.opts, lastseen.ReportedNames(whole={"hyper1": ["hyper9"]}))
+
+    assert setup.check() == []
+
+
+def test_a_port_where_nothing_listens_is_not_a_firewall(setup):
+    moving(peers={"hyper2": "Connection refused"})(setup)
+    nothing = dataclasses.replace(setup.facts["hyper2"].moving, listens=False)
+    setup.facts["hyper2"] = dataclasses.replace(setup.facts["hyper2"], moving=nothing)
+
+    assert setup.check() == [("tls", "hyper2", MOVING)]
+
+
+def test_a_project_that_came_by_pip_needs_no_file_server(setup):
+    setup.opts["extension_modules"] = str(setup.folder / "extmods")
+    unserved(SERVED[0])(setup)
+    assert setup.check() == []
+
+    unheard(NOT_LOADED)(setup)
+    assert "salt-pip install" in setup.data()[0]["findings"][0]["fix"]
+
+
+def test_a_master_that_started_after_its_configuration_is_not_to_be_restarted(setup):
+    after = Path(setup.opts["conf_file"]).stat().st_mtime + 1
+    setup.monkeypatch.setattr(masterfacts, "_read_start_s", lambda _path: after)
+
+    assert setup.check() == []
+
+
+def test_the_page_has_each_check_and_each_level_in_the_order_of_need():
+    page = (ROOT / "docs/setup-check.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)` \|", page.split("## What is looked at")[1], re.M)
+
+    assert rows == list(ORDER)
+    assert [level for level in LEVELS if f"`{level}`" not in page] == []
+
+
+def test_all_of_it_is_plain_data(setup):
+    bridge = PLANTED["bridge"][0]
+    bridge(setup)
+
+    data, _is_whole = setup.data()
+
+    assert json.loads(json.dumps(data)) == data
+
+
+@pytest.mark.parametrize("name", ["hyper3\x1b[2A\r    hyper3", "hyper\u202e3", "hyper 3"])
+def test_a_key_that_waits_under_an_odd_id_is_a_hint_and_in_no_command(setup, name):
+    setup.opts["virt"] = {"hypervisors": ["hyper*"]}
+    setup.wait(name)
+
+    assert setup.check() == [("keys", "master", "hint")]
+    (found,) = setup.data()[0]["findings"]
+    assert "do not accept its key" in found["what"] and "salt-key" not in found["fix"]
+    assert steering(f"{found['what']} {found['fix']}", lines=False) == set()

@@ -1,0 +1,124 @@
+"""A hypervisor that answers what looks at all of a cloud with whatever it likes: a line of it."""
+
+import dataclasses
+
+import hostilehost
+import pytest
+import setupkit
+import test_rpc_hostile_answers as hostile
+from hostilehost import HOSTILE
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from saltvirt.checks.doctor.doctoranswer import SeenVm
+from saltvirt.checks.doctor.master import masterfacts, run
+from saltvirt.checks.setup.master import masterfacts as setupfacts
+from saltvirt.checks.setup.master import unsigned
+from saltvirt.cluster.inventory import inventory
+from saltvirt.core import filecontent, wire
+from sizes import sizes
+from test_doctor_judging import facts, loose
+
+# What is looked at, and nothing is done.
+CALLS = [
+    ("virt_audit", "audit", {}, None),
+    ("virt_setup", "setup_check", {}, None),
+    ("virt_doctor", "doctor", {}, None),
+    ("virt_doctor", "doctor", {"fix": True}, None),
+    ("virt_doctor", "trash", {}, None),
+    ("virt_doctor", "trash_restore", {"host": HOSTILE, "entry": "own-1"}, "own"),
+    ("virt_doctor", "trash_empty", {}, None),
+]
+BIN = {"own-1": {"vm": "own", "uuid": "u", "purged": "2026-11-25 02:17", "bytes": 7, "files": 1}}
+lab = hostile.lab
+
+
+@pytest.fixture
+def checked(lab, monkeypatch, signed):
+    """The same master, whose hosts say what is asked for by what looks at all of a cloud."""
+    audit = wire.plain(next(iter(signed.facts.values())))
+    setup = wire.plain(setupkit.host_facts("h2"))
+
+    def doctor(cloud, host):
+        there = cloud.hosts[host].items()
+        vms = {name: SeenVm(uuid=vm["uuid"], files=["/a"]) for name, vm in there}
+        left = {"lock": ["/var/lib/salt-virt/x.lock"], "download": ["/srv/a.part"]}
+        said = facts(code=filecontent.of_code(), vms=vms, files=[loose()], left=left)
+        return wire.plain(dataclasses.replace(said, copies=["/a", "/b"]))
+
+    for name, says in (
+        ("_audit", lambda _cloud, _host: audit),
+        ("_setup_facts", lambda _cloud, _host, **_given: setup),
+        ("_doctor_facts", doctor),
+        ("_doctor_mend", lambda _cloud, _host, _wanted: ["removed"]),
+        ("_trash", lambda _cloud, _host: BIN),
+        ("_trash_restore", lambda _cloud, _host, _entry: {"files": ["/a"], "definition": None}),
+        ("_trash_empty", lambda _cloud, _host, *_entries: {"own-1": 7}),
+    ):
+        monkeypatch.setattr(hostilehost.Cloud, name, says, raising=False)
+    monkeypatch.setattr(run, "_PAUSE_S", 0)
+    # No unit test has minions that could answer.
+    monkeypatch.setattr(masterfacts, "find_answering_minions", lambda _cloud, _names: frozenset())
+    monkeypatch.setattr(unsigned, "answers", lambda *_asked: {})
+    # Salt's loaders begin processes.
+    monkeypatch.setattr(setupfacts, "_read_served", lambda _opts: setupfacts.ServedFiles())
+    monkeypatch.setattr(setupfacts, "_has_pillar", lambda _opts: True)
+    monkeypatch.setattr(hostilehost.Keys, "waiting", lambda _keys: [], raising=False)
+    for name in {call[0] for call in CALLS}:
+        lab.modules[name] = hostile._runner(name, lab.opts)
+    return lab
+
+
+def look(lab, monkeypatch, call, changes, from_the=0):
+    """Call it, and look at everything that must hold."""
+    done = hostile.play(lab, monkeypatch, call, changes, from_the)
+    assert done.log.tracebacks == [], done.log.tracebacks[0]
+    for text in [*hostile.shown(lab, done), *done.log.said]:
+        assert hostile._of_terminal(text) == [], text
+    assert [text for text in hostile._texts(done.answer) if "\n" in text] == []
+    hostile._check_files(lab, done, call[3])
+    # Each is told of its own, by its own word.
+    assert {fun for _host, fun, _args, _kwarg in done.edge.told} <= {
+        "virt.doctor_mend",
+        "virt.trash_empty",
+    }
+    for host, vm in (("h1", "web"), ("h2", "db"), ("h1", "away")):
+        assert done.edge.cloud.where(vm) == [host]
+    return done
+
+
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_what_a_host_that_means_well_says_is_understood(checked, monkeypatch, call):
+    answer = look(checked, monkeypatch, call, []).answer
+
+    assert HOSTILE in str(answer), answer
+
+
+def test_a_host_that_is_not_understood_keeps_nobody_elses_trash(checked, monkeypatch):
+    call = ("virt_doctor", "trash_empty", {}, None)
+    monkeypatch.setattr(inventory, "hosts", lambda *_a, **_k: [HOSTILE, "h1", "h2"])
+
+    answer = look(checked, monkeypatch, call, [("set", 0, "nonsense")]).answer
+
+    assert answer["emptied"] == {"h1": {"own-1": 7}, "h2": {"own-1": 7}}
+    assert list(answer["failed"]) == [HOSTILE] and HOSTILE in answer["error"]
+
+
+@sizes(quick=80, full=1000)
+@pytest.mark.slow
+def test_whatever_a_hostile_host_says_is_a_line(checked, monkeypatch, size):
+    @settings(
+        max_examples=size,
+        deadline=None,
+        database=None,
+        derandomize=size == 80,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        st.sampled_from(CALLS),
+        st.lists(hostile.CHANGE, min_size=1, max_size=3),
+        st.sampled_from([0, 0, 0, 1, 2]),
+    )
+    def one(call, changes, from_the):
+        look(checked, monkeypatch, call, changes, from_the)
+
+    one()

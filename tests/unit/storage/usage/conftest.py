@@ -1,0 +1,5 @@
+"""The fixture of :mod:`usagekit`."""
+
+from usagekit import host
+
+__all__ = ["host"]
