@@ -21,7 +21,7 @@ from saltvirt.storage.images import cache, fetch, rights, validation
 from saltvirt.vm.create.host import existing, poolvolumes
 from saltvirt.vm.show.host import inspect
 
-BOOT_FILES = ("kernel", "initrd")
+_BOOT_FILES = ("kernel", "initrd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ def gather_content(
     new_disks_vm = replace(
         vm, disks=tuple(disk for disk in vm.disks if disk.name not in found_disks.names)
     )
-    is_seeded = is_to_be_seeded(context, deployment, found_disks.names, guest_identity)
+    is_seeded = _is_to_be_seeded(context, deployment, found_disks.names, guest_identity)
     files_by_disk = {
         disk.name: validated_image
         for disk in new_disks_vm.disks
@@ -256,7 +256,7 @@ def places(settings: HostSettings, host_facts: HostFacts, vm: Vm) -> dict[str, d
     }
 
 
-def is_to_be_seeded(
+def _is_to_be_seeded(
     context: Context,
     deployment: Deployment,
     existing_names: Collection[str],
@@ -309,7 +309,7 @@ def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dic
     """Return kernel, initrd and loader as files of this host; None if still to be fetched."""
     boot = deployment.vm.boot or {}
     out: dict[str, str | None] = {}
-    for key in BOOT_FILES:
+    for key in _BOOT_FILES:
         if "://" in str(boot.get(key, "")) and is_dry:
             out[key] = None
         elif "://" in str(boot.get(key, "")):
