@@ -95,7 +95,7 @@ def volume_define(
         allocation=allocation,
         format=format,
         type=type,
-        given_permissions=permissions,
+        requested_permissions=permissions,
         backing_store=backing_store,
         nocow=nocow,
     )

@@ -13,13 +13,14 @@ code 1. The old name ``force_off`` stays.
 """
 
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
-    from saltvirt.cluster.inventory import inventory
+    from saltvirt.cluster.inventory import locate
     from saltvirt.cluster.rpc import hostcommands
     from saltvirt.vm.create.master import deploy, vmrequest
     from saltvirt.vm.purge.master import purge as removing
@@ -31,8 +32,9 @@ _SERIALS = {"None": None, "pty": [{"type": "pty"}], "tcp": [{"type": "tcp"}]}
 
 
 def _act(fun, name, outcome):
+    name = arguments.text("name", name)
     cloud = Cloud.of(__opts__)
-    host = inventory.locate(cloud, name)
+    host = locate.locate(cloud, name, Purpose.ACT).host
     hostcommands.act(cloud, host, fun, name)
     return {host: {name: outcome}}
 

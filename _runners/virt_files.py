@@ -8,11 +8,13 @@ proceeds although a host is unresponsive.
 """
 
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.cluster.inventory.whereabouts import Purpose
+from saltvirt.core import arguments
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
-    from saltvirt.cluster.inventory import inventory
+    from saltvirt.cluster.inventory import inventory, locate
     from saltvirt.storage.master import fileusers
 
 __virtualname__ = "virt"
@@ -26,8 +28,9 @@ def _order(host, fun, args, force, **kwarg):
 
 
 def _on_vm(name, fun, args, force, **kwarg):
+    name = arguments.text("name", name)
     cloud = Cloud.of(__opts__, __jid_event__, name)
-    host = inventory.locate(cloud, name)
+    host = locate.locate(cloud, name, Purpose.ACT).host
     return {host: fileusers.order(cloud, host, fun, [name, *args], kwarg, force=force)}
 
 

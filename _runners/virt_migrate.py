@@ -54,7 +54,7 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
         salt-run virt.migrate centos1 hyper2
         salt-run virt.migrate centos1
     """
-    is_dry = arguments.boolean("dry_run", dry_run)
+    is_dry, name = arguments.boolean("dry_run", dry_run), arguments.text("name", name)
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
     if is_dry:
         return moving.dry_run(cloud, name, target, kwargs)

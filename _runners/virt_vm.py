@@ -45,6 +45,7 @@ def vm_info(name, quiet=False):
         salt-run virt.vm_info centos1
         salt-run virt.vm_info centos1 --out=json
     """
+    name = arguments.text("name", name)
     return reachvm.vm_info(_cloud(name, quiet), name)
 
 

@@ -77,7 +77,7 @@ def volume_defined(
         allocation=allocation,
         format=format,
         type=type,
-        given_permissions=permissions,
+        requested_permissions=permissions,
         backing_store=backing_store,
         nocow=nocow,
     )

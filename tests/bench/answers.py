@@ -55,7 +55,7 @@ def _taken(opts, events, value_of):
         _tag, data = SaltEvent.unpack(event)
         infos[data["id"]] = wire.read(data["id"], FUN, HostInfo, value_of(data))
     lastseen.refresh(
-        opts, lastseen.ReportedNames(whole={host: info.vms for host, info in infos.items()})
+        opts, lastseen.ReportedNames(names_by_host={host: info.vms for host, info in infos.items()})
     )
     return time.process_time() - begin
 

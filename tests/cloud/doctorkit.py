@@ -111,7 +111,7 @@ PLANTED = {
     "an authorization": (
         "master",
         f"install -d -o salt -m 700 {NOTES}/salt-virt-authorised; "
-        'echo \'{"host": "hyper1", "digest": "0", "until": 1, "replace": false}\' '
+        'echo \'{"version": 1, "host": "hyper1", "digest": "0", "until": 1, "replace": false}\' '
         f">{NOTES}/salt-virt-authorised/gone8.json; "
         f"chown salt {NOTES}/salt-virt-authorised/gone8.json",
         *("authorization", "master"),

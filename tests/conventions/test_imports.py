@@ -50,9 +50,19 @@ def imports(path):
     return list(_imports(path))
 
 
+def for_type_checkers(tree):
+    """Return the ids of the statements of a file that only type checkers read."""
+    branches = (node for node in tree.body if isinstance(node, ast.If))
+    read = (branch for branch in branches if ast.unparse(branch.test) == "TYPE_CHECKING")
+    return {id(statement) for branch in read for statement in branch.body}
+
+
 def _imports(path):
     top = set(map(id, top_statements(trees.tree(path))))
+    typing_only = for_type_checkers(trees.tree(path))
     for node in trees.nodes(path):
+        if id(node) in typing_only:
+            continue
         at_top = id(node) in top
         if isinstance(node, ast.Import):
             yield from ((alias.name, at_top) for alias in node.names)

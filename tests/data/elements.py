@@ -25,7 +25,8 @@ from saltvirt.xml.domain import (
     vcpu,
     video,
 )
-from saltvirt.xml.storage import permissions, poolsource, secret, storagepool, storagevolume
+from saltvirt.xml.network import network
+from saltvirt.xml.storage import poolsource, secret, storagepool, storagevolume
 
 # What XML can hold; an attribute keeps a tab and a newline too.
 PRINTABLE = st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\ufffe\uffff")
@@ -51,6 +52,11 @@ def rows(names):
     return some(st.tuples(st.sampled_from(names), BAG))
 
 
+VLANS = st.builds(nic.Vlan, is_trunk=st.booleans(), tags=some(st.tuples(VALUE, maybe(VALUE))))
+PORTS = st.builds(nic.Port, type=maybe(VALUE), parameters=maybe(BAG))
+FILTERS = st.builds(
+    nic.Filter, name=maybe(VALUE), parameters=some(st.tuples(maybe(VALUE), maybe(VALUE)))
+)
 NICS = st.builds(
     nic.Interface,
     type=maybe(VALUE),
@@ -59,18 +65,18 @@ NICS = st.builds(
     address=maybe(BAG),
     mac=maybe(VALUE),
     mtu=maybe(VALUE),
-    vlan=maybe(
-        st.builds(nic.Vlan, is_trunk=st.booleans(), tags=some(st.tuples(VALUE, maybe(VALUE))))
-    ),
-    virtualport=maybe(st.builds(nic.Port, type=maybe(VALUE), parameters=maybe(BAG))),
+    vlan=maybe(VLANS),
+    virtualport=maybe(PORTS),
     bandwidth=maybe(st.dictionaries(st.sampled_from(["inbound", "outbound"]), BAG)),
-    filter=maybe(
-        st.builds(
-            nic.Filter, name=maybe(VALUE), parameters=some(st.tuples(maybe(VALUE), maybe(VALUE)))
-        )
-    ),
+    filter=maybe(FILTERS),
     model=maybe(VALUE),
     driver=maybe(BAG),
+)
+LOGINS = st.builds(disk.Auth, username=maybe(VALUE), secret=BAG)
+BACKINGS = st.recursive(
+    st.builds(disk.Backing, type=maybe(VALUE), format=maybe(VALUE), source=BAG),
+    lambda below: st.builds(disk.Backing, format=maybe(VALUE), source=BAG, below=below),
+    max_leaves=3,
 )
 DISKS = st.builds(
     disk.Disk,
@@ -79,46 +85,40 @@ DISKS = st.builds(
     driver=maybe(BAG),
     source=maybe(BAG),
     hosts=some(BAG),
-    auth=maybe(st.builds(disk.Auth, username=maybe(VALUE), secret=BAG)),
-    backing=maybe(
-        st.recursive(
-            st.builds(disk.Backing, type=maybe(VALUE), format=maybe(VALUE), source=BAG),
-            lambda below: st.builds(disk.Backing, format=maybe(VALUE), source=BAG, below=below),
-            max_leaves=3,
-        ),
-    ),
+    auth=maybe(LOGINS),
+    backing=maybe(BACKINGS),
     target=BAG,
     is_readonly=st.booleans(),
     serial=maybe(TEXT),
     # An empty drive has no servers, and nobody logs in there.
 ).map(lambda one: one if one.source is not None else replace(one, hosts=(), auth=None))
 PAGES = st.builds(memory.Page, size_kib=maybe(KIB), nodeset=maybe(VALUE))
+MEMORY_BACKINGS = st.builds(
+    memory.Backing,
+    hugepages=maybe(some(PAGES)),
+    nosharepages=st.booleans(),
+    locked=st.booleans(),
+    source=maybe(BAG),
+    access=maybe(BAG),
+    allocation=maybe(BAG),
+    discard=st.booleans(),
+)
 MEMORIES = st.builds(
     memory.Memory,
     size_kib=KIB,
     current_kib=KIB,
     maximum_kib=KIB,
     slots=maybe(VALUE),
-    backing=st.builds(
-        memory.Backing,
-        hugepages=maybe(some(PAGES)),
-        nosharepages=st.booleans(),
-        locked=st.booleans(),
-        source=maybe(BAG),
-        access=maybe(BAG),
-        allocation=maybe(BAG),
-        discard=st.booleans(),
-    ),
+    backing=MEMORY_BACKINGS,
     limits_kib=st.dictionaries(st.sampled_from(["hard_limit", "min_guarantee"]), KIB),
 ) | st.builds(memory.Memory, size_kib=KIB, current_kib=KIB)
-TUNES = maybe(st.builds(numatune.Numatune, memory=maybe(BAG), memnodes=some(BAG)))
+TUNES = st.builds(numatune.Numatune, memory=maybe(BAG), memnodes=some(BAG))
+VCPU_STATES = st.builds(vcpu.Vcpu, id=VALUE, enabled=FLAG, hotpluggable=FLAG, order=maybe(VALUE))
 VCPUS = st.builds(
     vcpu.Vcpus,
     maximum=TEXT,
     attributes=BAG,
-    listed=some(
-        st.builds(vcpu.Vcpu, id=VALUE, enabled=FLAG, hotpluggable=FLAG, order=maybe(VALUE))
-    ),
+    states=some(VCPU_STATES),
     iothreads=maybe(TEXT),
 )
 PARTS = st.builds(
@@ -127,42 +127,35 @@ PARTS = st.builds(
     vcpus=maybe(VALUE),
     rows=rows(["cache", "monitor", "node"]),
 )
-CPUTUNES = maybe(
-    st.builds(
-        cputune.Cputune,
-        numbers=st.dictionaries(st.sampled_from(["shares", "quota"]), TEXT),
-        pins=rows(["vcpupin", "emulatorpin", "iothreadpin"]),
-        scheds=rows(["vcpusched", "iothreadsched", "emulatorsched"]),
-        parts=some(PARTS),
-    )
+CPUTUNES = st.builds(
+    cputune.Cputune,
+    numbers=st.dictionaries(st.sampled_from(["shares", "quota"]), TEXT),
+    pins=rows(["vcpupin", "emulatorpin", "iothreadpin"]),
+    scheds=rows(["vcpusched", "iothreadsched", "emulatorsched"]),
+    parts=some(PARTS),
 )
-CPUS = maybe(
-    st.builds(
-        cpu.Cpu,
-        attributes=BAG,
-        model=maybe(st.builds(cpu.Model, name=maybe(TEXT), attributes=BAG)),
-        vendor=maybe(TEXT),
-        topology=maybe(BAG),
-        cache=maybe(BAG),
-        features=st.dictionaries(VALUE, maybe(VALUE), max_size=3),
-        cells=some(
-            st.builds(
-                cpu.Cell,
-                id=maybe(VALUE),
-                cpus=maybe(VALUE),
-                memory_kib=maybe(KIB),
-                mem_access=maybe(VALUE),
-                discard=FLAG,
-                distances=some(BAG),
-            )
-        ),
-    )
+MODELS = st.builds(cpu.Model, name=maybe(TEXT), attributes=BAG)
+CELLS = st.builds(
+    cpu.Cell,
+    id=maybe(VALUE),
+    cpus=maybe(VALUE),
+    memory_kib=maybe(KIB),
+    mem_access=maybe(VALUE),
+    discard=FLAG,
+    distances=some(BAG),
 )
-CLOCKS = st.builds(
-    clock.Clock,
+CPUS = st.builds(
+    cpu.Cpu,
     attributes=BAG,
-    timers=some(st.builds(clock.Timer, attributes=BAG, catchup=maybe(BAG))),
+    model=maybe(MODELS),
+    vendor=maybe(TEXT),
+    topology=maybe(BAG),
+    cache=maybe(BAG),
+    features=st.dictionaries(VALUE, maybe(VALUE), max_size=3),
+    cells=some(CELLS),
 )
+TIMERS = st.builds(clock.Timer, attributes=BAG, catchup=maybe(BAG))
+CLOCKS = st.builds(clock.Clock, attributes=BAG, timers=some(TIMERS))
 FEATURES = st.builds(
     features.Features,
     acpi=st.booleans(),
@@ -221,25 +214,22 @@ CONTROLLERS = st.builds(
     controller.Controller, type=maybe(VALUE), index=maybe(VALUE), model=maybe(VALUE)
 )
 RNGS = st.builds(rng.Rng, model=maybe(VALUE), backend=BAG, path=maybe(TEXT))
-SYSINFOS = st.builds(
-    sysinfo.Sysinfo,
-    type=maybe(VALUE),
-    entries=some(st.builds(sysinfo.Entry, name=maybe(VALUE), text=maybe(TEXT), file=maybe(VALUE))),
-)
-TPMS = st.builds(
-    tpm.Tpm,
-    model=maybe(VALUE),
-    backend=maybe(st.builds(tpm.Backend, attributes=BAG, source=maybe(BAG))),
-)
+ENTRIES = st.builds(sysinfo.Entry, name=maybe(VALUE), text=maybe(TEXT), file=maybe(VALUE))
+SYSINFOS = st.builds(sysinfo.Sysinfo, type=maybe(VALUE), entries=some(ENTRIES))
+BACKENDS = st.builds(tpm.Backend, attributes=BAG, source=maybe(BAG))
+TPMS = st.builds(tpm.Tpm, model=maybe(VALUE), backend=maybe(BACKENDS))
 NOTES = st.builds(
     metadata.Notes,
     disk_mib=st.integers(0, 2**60),
     seed=maybe(VALUE),
     stay=st.booleans(),
     cpu_qemu=maybe(VALUE),
+    moved_to=maybe(VALUE),
     ssh_user=maybe(VALUE),
     affinity=some(TEXT),
     anti_affinity=some(TEXT),
+    made=maybe(some(TEXT)),
+    made_variables=st.booleans(),
 )
 DOMAINS = st.builds(
     domain.Domain,
@@ -249,11 +239,11 @@ DOMAINS = st.builds(
     notes=NOTES,
     memory=MEMORIES,
     vcpus=VCPUS,
-    cputune=CPUTUNES,
-    numatune=TUNES,
+    cputune=maybe(CPUTUNES),
+    numatune=maybe(TUNES),
     os=SYSTEMS,
     features=FEATURES,
-    cpu=CPUS,
+    cpu=maybe(CPUS),
     clock=CLOCKS,
     on_poweroff=maybe(TEXT),
     on_reboot=maybe(TEXT),
@@ -270,15 +260,15 @@ DOMAINS = st.builds(
 PERMISSIONS = st.fixed_dictionaries(
     {}, optional={"mode": st.just("0711"), "owner": st.just("107"), "label": TEXT}
 )
+ADAPTERS = st.builds(poolsource.Adapter, attributes=BAG, unique_id=maybe(VALUE), address=maybe(BAG))
+POOL_LOGINS = st.builds(poolsource.Auth, type=maybe(VALUE), username=maybe(VALUE), secret=BAG)
 SOURCES = st.builds(
     poolsource.Source,
     hosts=some(BAG),
     devices=some(BAG),
     dir=maybe(VALUE),
-    adapter=maybe(
-        st.builds(poolsource.Adapter, attributes=BAG, unique_id=maybe(VALUE), address=maybe(BAG))
-    ),
-    auth=maybe(st.builds(poolsource.Auth, type=maybe(VALUE), username=maybe(VALUE), secret=BAG)),
+    adapter=maybe(ADAPTERS),
+    auth=maybe(POOL_LOGINS),
     name=maybe(TEXT),
     format=maybe(VALUE),
     initiator=maybe(VALUE),
@@ -300,6 +290,7 @@ SECRETS = st.builds(
     is_ephemeral=st.booleans(),
     is_private=st.booleans(),
 )
+VOLUME_BACKINGS = st.builds(storagevolume.Backing, path=TEXT, format=maybe(VALUE))
 VOLUMES = st.builds(
     storagevolume.Volume,
     name=TEXT,
@@ -311,30 +302,93 @@ VOLUMES = st.builds(
     format=maybe(VALUE),
     permissions=maybe(PERMISSIONS),
     is_nocow=st.booleans(),
-    backing=maybe(st.builds(storagevolume.Backing, path=TEXT, format=maybe(VALUE))),
+    backing=maybe(VOLUME_BACKINGS),
 )
-# Modules whose element is by itself, and a strategy of what it can say.
-SINGLE = {
-    "chardev": (chardev, CHARDEVS),
-    "clock": (clock, CLOCKS),
-    "controller": (controller, CONTROLLERS),
-    "cpu": (cpu, CPUS),
-    "cputune": (cputune, CPUTUNES),
-    "disk": (disk, DISKS),
-    "features": (features, FEATURES),
-    "graphics": (graphics, GRAPHICS),
-    "hostdev": (hostdev, HOSTDEVS),
-    "metadata": (metadata, NOTES),
-    "nic": (nic, NICS),
-    "numatune": (numatune, TUNES),
-    "osboot": (osboot, SYSTEMS),
-    "permissions": (permissions, maybe(PERMISSIONS)),
-    "storagepool": (storagepool, POOLS),
-    "poolsource": (poolsource, SOURCES),
-    "rng": (rng, RNGS),
-    "secret": (secret, SECRETS),
-    "sysinfo": (sysinfo, SYSINFOS),
-    "tpm": (tpm, TPMS),
-    "video": (video, VIDEOS),
-    "storagevolume": (storagevolume, VOLUMES),
+PAIRS = st.tuples(VALUE, VALUE)
+ROWS = some(BAG.map(lambda attributes: tuple(sorted(attributes.items()))))
+DNS = st.builds(
+    network.Dns,
+    forwarders=ROWS,
+    txt=ROWS,
+    hosts=some(st.tuples(VALUE, some(TEXT))),
+    srvs=ROWS,
+)
+IPS = st.builds(
+    network.Ip,
+    address=st.sampled_from(["192.0.2.1", "2001:db8::1"]),
+    prefix=st.integers(1, 32),
+    tftp=maybe(VALUE),
+    ranges=some(PAIRS),
+    hosts=ROWS,
+    bootp=maybe(BAG.map(lambda attributes: tuple(sorted(attributes.items())))),
+)
+FORWARDED = {
+    "forward": VALUE,
+    "nat_addresses": maybe(PAIRS),
+    "nat_ports": maybe(PAIRS),
+    "interfaces": some(VALUE),
+    "addresses": some(st.sampled_from(["0000:03:00.0", "0001:1f:02.7"])),
+    "physical_function": maybe(VALUE),
+}
+NETWORK = {
+    "name": TEXT,
+    "uuid": maybe(TEXT),
+    "bridge": maybe(VALUE),
+    "mtu": maybe(st.integers(68, 65535)),
+    "mac": maybe(VALUE),
+    "domain": maybe(st.tuples(VALUE, FLAG)),
+    "dns": maybe(DNS),
+    "ips": some(IPS),
+    "virtualport": maybe(PORTS),
+    "vlan": maybe(VLANS),
+}
+NETWORKS = st.builds(network.Network, **NETWORK) | st.builds(
+    network.Network, **NETWORK, **FORWARDED
+)
+# The declared classes, and a strategy of what each can say.
+DECLARED = {
+    chardev.Chardev: CHARDEVS,
+    clock.Clock: CLOCKS,
+    clock.Timer: TIMERS,
+    controller.Controller: CONTROLLERS,
+    cpu.Cell: CELLS,
+    cpu.Cpu: CPUS,
+    cpu.Model: MODELS,
+    cputune.Cputune: CPUTUNES,
+    cputune.Part: PARTS,
+    disk.Auth: LOGINS,
+    disk.Backing: BACKINGS,
+    disk.Disk: DISKS,
+    features.Features: FEATURES,
+    graphics.Graphics: GRAPHICS,
+    hostdev.Hostdev: HOSTDEVS,
+    memory.Backing: MEMORY_BACKINGS,
+    memory.Memory: MEMORIES,
+    memory.Page: PAGES,
+    metadata.Notes: NOTES,
+    network.Dns: DNS,
+    network.Ip: IPS,
+    network.Network: NETWORKS,
+    nic.Filter: FILTERS,
+    nic.Interface: NICS,
+    nic.Port: PORTS,
+    nic.Vlan: VLANS,
+    numatune.Numatune: TUNES,
+    osboot.Loader: LOADERS,
+    osboot.Nvram: NVRAMS,
+    osboot.Os: SYSTEMS,
+    poolsource.Adapter: ADAPTERS,
+    poolsource.Auth: POOL_LOGINS,
+    poolsource.Source: SOURCES,
+    rng.Rng: RNGS,
+    storagepool.Pool: POOLS,
+    storagevolume.Backing: VOLUME_BACKINGS,
+    storagevolume.Volume: VOLUMES,
+    sysinfo.Entry: ENTRIES,
+    sysinfo.Sysinfo: SYSINFOS,
+    tpm.Backend: BACKENDS,
+    tpm.Tpm: TPMS,
+    vcpu.Vcpu: VCPU_STATES,
+    vcpu.Vcpus: VCPUS,
+    video.Video: VIDEOS,
 }

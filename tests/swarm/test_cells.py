@@ -164,7 +164,7 @@ def test_a_hosts_name_says_its_cell(cloud):
     assert cells(cloud, "virt.host_info").data["west/h0002"]["maintenance"] is True
     assert cells(cloud, "virt.maintenance", "h0002", "off", "cell=west").code == 0
     across = cells(cloud, "virt.migrate", "vm-top", "target=west/h0001", "cell=local")
-    assert across.code == 1 and "nothing goes across" in across.data["error"]
+    assert across.code == 1 and "a call goes to one cell" in across.data["error"]
 
 
 @pytest.mark.nightly
@@ -284,7 +284,7 @@ def test_what_others_may_read_is_no_secret(cloud):
         refused = cells(cloud, "virt.list", "cell=west")
     finally:
         cloud.sh('chmod 600 "$1"', cellkit.CREDENTIALS)
-    assert refused.code == 1 and "can be used by others (0644)" in refused.data["error"]
+    assert refused.code == 1 and "is open to other users (0644)" in refused.data["error"]
 
 
 def test_nobody_has_seen_the_password(cloud, west):

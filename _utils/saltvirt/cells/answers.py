@@ -61,13 +61,13 @@ class Hosts:
 
     rows
         Decoded, by host.
-    said
+    raw_rows
         The same as plain data, to be shown.
     """
 
     rows: dict[str, Any]
-    said: dict[str, Any]
-    beside: ListingExtras
+    raw_rows: dict[str, Any]
+    extras: ListingExtras
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ def hosts(cell: str, fun: str, answer: Any, *, is_plain: bool) -> Hosts:
         plain_rows = {
             host: shownvms.select_vms(row, rows[host].vm_info) for host, row in plain_rows.items()
         }
-    return Hosts(rows=rows, said=plain_rows, beside=extras)
+    return Hosts(rows=rows, raw_rows=plain_rows, extras=extras)
 
 
 def _shape(fun: str, *, is_plain: bool) -> Any:

@@ -74,12 +74,12 @@ def ask_by_job(
     try:
         answer = _post(cell, opts, {"client": "runner_async", **_build_low(call)}, cell.timeout_s)
     except _CellUnresponsive as error:
-        reason = error.why
+        reason = error.reason
     except (KeyboardInterrupt, SystemExit):
         reason = "interrupted here"
     if reason is not None:
         raise CellFailed(
-            cell.name, f"{reason}; it may have begun {call.fun} all the same, so look there first"
+            cell.name, f"{reason}; it may have begun {call.fun} nevertheless: look there first"
         )
     jid = answer.get("jid") if isinstance(answer, dict) else None
     if not isinstance(jid, str) or not _JID.fullmatch(jid):
@@ -92,9 +92,13 @@ def ask_by_job(
     except (KeyboardInterrupt, SystemExit):
         raise CellFailed(
             cell.name,
-            f"interrupted here, and {call.fun} goes on there as job {jid}; its answer, on the "
-            f"cell's master: salt-run jobs.lookup_jid {jid}",
+            f"interrupted here; {call.fun} runs there {_answer_place(jid)}",
         ) from None
+
+
+def _answer_place(jid: str) -> str:
+    """Return how a cell's operator gets the answer of a job."""
+    return f"as job {jid}; its answer, on the cell's master: salt-run jobs.lookup_jid {jid}"
 
 
 def _wait_for_end(cell: Cell, opts: Mapping[str, Any], fun: str, jid: str) -> Any:
@@ -105,32 +109,24 @@ def _wait_for_end(cell: Cell, opts: Mapping[str, Any], fun: str, jid: str) -> An
         try:
             answer = ask(cell, opts, job_call, _TURN_S + cell.timeout_s)
             job = answers.read(cell.name, Job, answer)
-        # A restart of the cell's salt-api does not end the job, which its master runs.
-        except (_CellUnresponsive, _CellUnreachable) as error:
-            if time.monotonic() - last_answer_s > _UNRESPONSIVE_S:
-                raise CellFailed(
-                    cell.name,
-                    f"{error.why}, for {_UNRESPONSIVE_S} s now; it has begun {fun} as job {jid}, "
-                    "whose "
-                    f"answer is there: salt-run jobs.lookup_jid {jid}",
-                ) from None
-            time.sleep(_PAUSE_S)
-            continue
         except VirtError as error:
+            is_silent = isinstance(error, _CellUnresponsive | _CellUnreachable)
+            # A restart of the cell's salt-api does not end the job, which its master runs.
+            if is_silent and time.monotonic() - last_answer_s <= _UNRESPONSIVE_S:
+                time.sleep(_PAUSE_S)
+                continue
             # The cell's external_auth may permit the call, and not virt.cell_job.
-            reason = error.why if isinstance(error, CellFailed) else str(error)
+            reason = error.reason if isinstance(error, CellFailed) else str(error)
+            wait_text = f", for {_UNRESPONSIVE_S} s now" if is_silent else ""
             raise CellFailed(
-                cell.name,
-                f"{reason}; {fun} has begun there all the same, as job {jid}, whose answer is "
-                "there: "
-                f"salt-run jobs.lookup_jid {jid}",
+                cell.name, f"{reason}{wait_text}; {fun} has begun there {_answer_place(jid)}"
             ) from None
         last_answer_s = time.monotonic()
         if job.state == "lost":
             raise CellFailed(
                 cell.name,
-                f"{fun} was ended there before it could answer (job {jid}); the same command, "
-                "given again, settles what it left",
+                f"{fun} was ended there before it could answer (job {jid}); repeat the command, "
+                "which settles what it left",
             )
         if job.state == "over":
             return job.answer
@@ -202,7 +198,7 @@ def _describe_failure(cell: Cell, cause: BaseException | None) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return (
             f"the certificate of {cell.url} is not accepted: {cause.verify_message}; "
-            f"virt:cells:{cell.name}:ca names who is to have signed it"
+            f"virt:cells:{cell.name}:ca names the authority that must have signed it"
         )
     if isinstance(cause, TimeoutError):
         return f"is silent: {cell.url} did not answer within {_CONNECT_S} s"
@@ -213,7 +209,7 @@ def _check_reply(cell: Cell, login: Credentials, status: int, body: bytes) -> An
     if status in (401, 403):
         raise CellFailed(
             cell.name,
-            f"refuses user {login.who} (HTTP {status}): the password there is another, or its "
+            f"refuses user {login.shown_user} (HTTP {status}): its password is another one, or its "
             "external_auth does not let that user call this",
         )
     if len(body) > _MOST_BYTES:
@@ -229,4 +225,4 @@ def _check_reply(cell: Cell, login: Credentials, status: int, body: bytes) -> An
 
 def describe_errors(errors: Mapping[str, VirtError]) -> dict[str, str]:
     """Return the reasons why cells could not be asked, by cell."""
-    return {cell: getattr(error, "why", str(error)) for cell, error in errors.items()}
+    return {cell: getattr(error, "reason", str(error)) for cell, error in errors.items()}

@@ -12,6 +12,8 @@ from saltvirt.cells.answers import NameReport
 from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen, presence
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose, Whereabouts
 from saltvirt.core import arguments, files, locks, wire
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.journal import records
@@ -29,46 +31,38 @@ def find(cloud: Cloud, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         arguments.vm_name(name)
     # A master without hypervisors has no VM.
     if not inventory.allowed_hosts(cloud):
-        return {name: wire.plain(_report_name(cloud, name, None, {})) for name in names}
+        return {name: _report_name(cloud, name, None) for name in names}
     if len(names) == 1:
         (name,) = names
-        survey = inventory.survey_for_vm(cloud, name)
-        sightings_by_host = presence.from_presence(survey.answers)
-        return {name: wire.plain(_report_name(cloud, name, survey, sightings_by_host))}
+        return {name: _report_name(cloud, name, locate(cloud, name, Purpose.REPORT))}
     survey = inventory.survey(cloud, inventory.all_hosts(cloud), "virt.host_info")
-    # find_suspects reads a large file: spare it the unknown names, most of hundreds.
+    # To locate a VM reads a large file: spare it the unknown names, most of hundreds.
     known_names = {
         *presence.names(survey.answers),
         *itertools.chain(*lastseen.read_all(cloud.opts).values()),
     }
     return {
-        name: wire.plain(
-            _report_name(cloud, name, survey, presence.from_host_info(survey.answers, name))
-            if name in known_names
-            else _report_name(cloud, name, None, {})
+        name: _report_name(
+            cloud,
+            name,
+            locate(cloud, name, Purpose.REPORT, survey=survey) if name in known_names else None,
         )
         for name in names
     }
 
 
-def _report_name(
-    cloud: Cloud,
-    name: str,
-    survey: inventory.Survey | None,
-    sightings_by_host: Mapping[str, presence.VmPresence],
-) -> NameReport:
-    hosts_with_vm = presence.find_hosts(sightings_by_host)
+def _report_name(cloud: Cloud, name: str, vm: Whereabouts | None) -> dict[str, Any]:
+    """Return the :class:`NameReport` of a name as plain data; without ``vm``, no host has it."""
+    vm = vm or Whereabouts(name=name, presence_by_host={})
     order = records.read_record(orders.folder(cloud.opts), orders.PURPOSE, name)
-    return NameReport(
-        hosts={host: str(sightings_by_host[host].state) for host in hosts_with_vm},
-        traces=sorted(
-            trace_host
-            for trace_host, sighting in sightings_by_host.items()
-            if sighting.is_trace and trace_host not in hosts_with_vm
-        ),
-        may_have=inventory.find_suspects(cloud, survey, name, sightings_by_host) if survey else {},
+    report = NameReport(
+        hosts={host: str(vm.presence_by_host[host].state) for host in vm.hosts},
+        traces=[host for host in vm.traces if host not in vm.hosts],
+        may_have=vm.may_have,
         order=order.phase if order else None,
     )
+    plain: dict[str, Any] = wire.plain(report)
+    return plain
 
 
 @contextlib.contextmanager

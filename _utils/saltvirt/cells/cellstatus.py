@@ -44,7 +44,7 @@ class Fault:
 
     kind: str
     where: str
-    what: str
+    problem: str
     fix: str
     concerns_all: bool
 
@@ -73,13 +73,13 @@ def _find_option_faults(
     settings: MasterSettings, entries: Mapping[str, registry.Entry]
 ) -> Iterator[Fault]:
     prefixed_reasons = {
-        entry.why for entry in entries.values() if isinstance(entry, Unusable) and entry.prefix
+        entry.reason for entry in entries.values() if isinstance(entry, Unusable) and entry.prefix
     }
     for reason in registry.find_errors(settings):
         yield Fault(
             kind=ENTRY,
             where=MASTER,
-            what=f"{reason}; what needs it is refused",
+            problem=f"{reason}; calls that need it are refused",
             fix=f"mend it in the master's configuration ({_PAGE})",
             concerns_all=reason not in prefixed_reasons,
         )
@@ -100,8 +100,8 @@ def _find_authority_faults(cell: Cell, opts: Mapping[str, Any]) -> Iterator[Faul
         yield Fault(
             kind=AUTHORITY,
             where=MASTER,
-            what=f"virt:cells:{cell.name}:ca: {cell.ca} {reason}: whoever does is taken for that "
-            "cell",
+            problem=f"virt:cells:{cell.name}:ca: {cell.ca} {reason}, and can so "
+            "pose as that cell",
             fix=f"chown root: {path} && chmod 644 {path}",
             concerns_all=not cell.prefix,
         )
@@ -110,10 +110,10 @@ def _find_authority_faults(cell: Cell, opts: Mapping[str, Any]) -> Iterator[Faul
 def _explain_writable(status: os.stat_result, user: pwd.struct_passwd) -> str | None:
     """Return how users other than root and the master's can write a file, None if they cannot."""
     if status.st_uid not in (0, user.pw_uid):
-        return "belongs to another user than root, who can write it"
+        return "belongs to another user than root"
     is_group_writable = status.st_gid not in (0, user.pw_gid) and status.st_mode & stat.S_IWGRP
     if is_group_writable or status.st_mode & stat.S_IWOTH:
-        return f"can be written by others ({stat.S_IMODE(status.st_mode):04o})"
+        return f"is writable for other users ({stat.S_IMODE(status.st_mode):04o})"
     return None
 
 
@@ -124,11 +124,11 @@ def _fault_from_error(cell: Cell, error: VirtError) -> Fault:
         f"mend what it says ({_PAGE}), then: salt-run virt.list cell={cell.name}",
     )
     if isinstance(error, CredentialsExposed):
-        kind, where, problem, fix = CREDENTIALS, MASTER, error.what, error.fix
+        kind, where, problem, fix = CREDENTIALS, MASTER, error.problem, error.fix
     elif isinstance(error, cellclient.CellUnproved):
         kind = CERTIFICATE
         fix = (
             f"have virt:cells:{cell.name}:ca be the authority that signed it, or ssl_crt there be "
             f"a certificate of that authority for the host in {cell.url}"
         )
-    return Fault(kind=kind, where=where, what=problem, fix=fix, concerns_all=not cell.prefix)
+    return Fault(kind=kind, where=where, problem=problem, fix=fix, concerns_all=not cell.prefix)

@@ -25,25 +25,25 @@ class Credentials:
 
     low
         The fields that each call sends; never shown.
-    who
+    shown_user
         What messages may show.
     """
 
     low: Mapping[str, str] = field(repr=False)
-    who: str
+    shown_user: str
 
 
 class CredentialsExposed(BadConfig):
     """
     Other users can get at the credentials file; messages show nothing from it.
 
-    what, fix
+    problem, fix
         The message in two parts: the problem, and the command that mends it.
     """
 
     def __init__(self, problem: str, fix: str) -> None:
         super().__init__(f"{problem}; run: {fix}")
-        self.what, self.fix = problem, fix
+        self.problem, self.fix = problem, fix
 
 
 def owner(opts: Mapping[str, Any]) -> pwd.struct_passwd:
@@ -62,9 +62,9 @@ def read(cell: Cell, opts: Mapping[str, Any]) -> Credentials:
     is_good = isinstance(login, dict) and set(login) in _KINDS
     if not is_good or not all(isinstance(value, str) and value for value in login.values()):
         raise BadConfig(
-            f"{option}: {path} is to have username, password and eauth, or token, each as text"
+            f"{option}: {path} must have username, password and eauth, or token, each as text"
         )
-    return Credentials(low=login, who=repr(login.get("username", "with that token")))
+    return Credentials(low=login, shown_user=repr(login.get("username", "with that token")))
 
 
 def _read_content(option: str, path: Path, user: pwd.struct_passwd) -> str:
@@ -89,5 +89,5 @@ def _explain_exposure(status: os.stat_result, user: pwd.struct_passwd) -> str | 
         return "belongs to another user than the master's"
     is_open_to_group = status.st_gid not in (0, user.pw_gid) and status.st_mode & stat.S_IRWXG
     if is_open_to_group or status.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
-        return f"can be used by others ({stat.S_IMODE(status.st_mode):04o})"
+        return f"is open to other users ({stat.S_IMODE(status.st_mode):04o})"
     return None

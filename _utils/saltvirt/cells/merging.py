@@ -42,7 +42,7 @@ def merge_answers(
     else:
         page, vm_filter = look.page(_sort_hosts(fun, cells, look)), look.vms
     out = {
-        display_name(cell, host): _row(cells[cell].said[host], vm_filter)
+        display_name(cell, host): _row(cells[cell].raw_rows[host], vm_filter)
         for cell, host in page
         if host in cells[cell].rows
     }
@@ -69,7 +69,7 @@ def _sort_hosts(fun: str, cells: Mapping[str, Hosts], look: Look) -> list[tuple[
     if not look.vms.is_narrow:
         for cell, cell_hosts in cells.items():
             rows |= {
-                (cell, host) for host in (*cell_hosts.beside.unreachable, *cell_hosts.beside.failed)
+                (cell, host) for host in (*cell_hosts.extras.unreachable, *cell_hosts.extras.failed)
             }
     return sorted(rows, key=_place)
 
@@ -93,12 +93,12 @@ def _collect_extras(
     unreachable_hosts = [
         display_name(c, host)
         for c, cell_hosts in sorted(cells.items())
-        for host in cell_hosts.beside.unreachable
+        for host in cell_hosts.extras.unreachable
     ]
     reasons_by_host = {
         display_name(cell, host): reason
         for cell, cell_hosts in sorted(cells.items())
-        for host, reason in cell_hosts.beside.failed.items()
+        for host, reason in cell_hosts.extras.failed.items()
     }
     reasons_by_host |= {
         hosts_pattern(cell): reason for cell, reason in sorted(reasons_by_cell.items())
@@ -111,7 +111,7 @@ def _collect_extras(
     out["last_seen"] = {
         display_name(cell, host): names
         for cell, cell_hosts in sorted(cells.items())
-        for host, names in cell_hosts.beside.last_seen.items()
+        for host, names in cell_hosts.extras.last_seen.items()
     }
     return {key: value for key, value in out.items() if value}
 
@@ -121,7 +121,7 @@ def _duplicates(fun: str, cells: Mapping[str, Hosts]) -> dict[str, list[str]]:
     out = {
         name: [display_name(cell, host) for host in hosts]
         for cell, cell_hosts in cells.items()
-        for name, hosts in cell_hosts.beside.duplicates.items()
+        for name, hosts in cell_hosts.extras.duplicates.items()
     }
     hosts_by_name: dict[str, dict[str, list[str]]] = {}
     for cell, cell_hosts in cells.items():
@@ -149,14 +149,14 @@ class NameSearch:
     """
     The masters' reports about one name.
 
-    found
+    reports_by_cell
         Reports by cell.
     failed
         Reasons of the cells that gave no report.
     """
 
     name: str
-    found: Mapping[str, NameReport] = field(default_factory=dict)
+    reports_by_cell: Mapping[str, NameReport] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
 
     def cell(self) -> str:
@@ -164,13 +164,13 @@ class NameSearch:
         cells = self._having()
         if len(cells) > 1:
             raise NameTaken(
-                f"VM {self.name!r} is in several cells, {' and '.join(cells)}: say which is "
-                f"meant, as in cell={cells[0]}"
+                f"VM {self.name!r} is in several cells, {' and '.join(cells)}: choose one, "
+                f"as in cell={cells[0]}"
             )
         if cells:
             self._refuse_doubtful(cells[0])
             return cells[0]
-        searched_text = f"in any of {', '.join(sorted(self.found)) or 'no cells'}"
+        searched_text = f"in any of {', '.join(sorted(self.reports_by_cell)) or 'no cells'}"
         failures_text = "; ".join(reason for _cell, reason in sorted(self.failed.items()))
         raise NoSuchVm(
             self.name, searched_text + (f" (not asked: {failures_text})" if failures_text else "")
@@ -178,27 +178,25 @@ class NameSearch:
 
     def _refuse_doubtful(self, cell: str) -> None:
         """Raise NameTaken if a cell's VM may be a stale definition of another cell's VM."""
-        states = self.found[cell].hosts.values()
+        states = self.reports_by_cell[cell].hosts.values()
         if any(state in RUNNING_STATES for state in states):
             return
         doubtful_hosts = [
             f"{display_name(other_cell, host)} ({reason})"
-            for other_cell, report in sorted(self.found.items())
+            for other_cell, report in sorted(self.reports_by_cell.items())
             for host, reason in report.may_have.items()
             if other_cell != cell
         ]
         if doubtful_hosts:
             raise NameTaken(
-                f"VM {self.name!r} was on {' and '.join(doubtful_hosts)} when that was last asked, "
-                "and "
-                f"{_describe_cell(cell)} has a VM of that name, too; try again when it can be "
-                "asked, or "
-                f"say which is meant, as in cell={cell}"
+                f"VM {self.name!r} was last seen on {' and '.join(doubtful_hosts)}, and "
+                f"{_describe_cell(cell)} has a VM of that name, too; try again when the host can "
+                f"be asked, or say which one is meant: cell={cell}"
             )
 
     def _having(self) -> list[str]:
         """Return the cells that have the VM; else those with a trace; else those that may."""
-        reports = sorted(self.found.items())
+        reports = sorted(self.reports_by_cell.items())
         kinds = (
             [cell for cell, report in reports if report.hosts],
             [cell for cell, report in reports if report.traces or report.order],
@@ -208,30 +206,28 @@ class NameSearch:
 
     def refuse_taken(self, *, force: bool) -> None:
         """Raise NameTaken if a cell has the VM or, without ``force``, may have it."""
-        for cell, report in sorted(self.found.items()):
+        for cell, report in sorted(self.reports_by_cell.items()):
             host_ids = [*report.hosts, *report.traces]
             if host_ids:
                 hosts = " and ".join(display_name(cell, host) for host in sorted(host_ids))
                 raise NameTaken(f"VM {self.name!r} is on {hosts} already; choose another name")
             if report.order:
                 raise NameTaken(
-                    f"VM {self.name!r} is being worked on by the master of {_describe_cell(cell)}, "
-                    "or was "
-                    f"when that was killed ({report.order}); remove what is left: salt-run "
-                    "virt.purge "
-                    f"{self.name} cell={cell}"
+                    f"the master of {_describe_cell(cell)} works on VM {self.name!r}, or was "
+                    f"killed while it did ({report.order}); remove what is left: salt-run "
+                    f"virt.purge {self.name} cell={cell}"
                 )
         doubts = [
             f"{display_name(c, h)} ({reason})"
-            for c, o in self.found.items()
+            for c, o in self.reports_by_cell.items()
             for h, reason in o.may_have.items()
         ]
         doubts += [failure for _cell, failure in sorted(self.failed.items())]
         if doubts and not force:
             raise NameTaken(
-                f"VM {self.name!r} may be where nobody can be asked: {'; '.join(doubts)}; wait "
-                "until that answers, give each cell a beginning of its names (prefix), or, if you "
-                "know that there is no such VM, give force=True"
+                f"VM {self.name!r} may be on hosts that cannot be asked: {'; '.join(doubts)}; wait "
+                "until these answer, give each cell a prefix of its own, or, if you know that "
+                "there is no such VM, give force=True"
             )
 
 

@@ -25,7 +25,7 @@ class CellFailed(VirtError):
 
     def __init__(self, cell: str, reason: str) -> None:
         super().__init__(f"cell {cell}: {reason}")
-        self.cell, self.why = cell, reason
+        self.cell, self.reason = cell, reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +59,14 @@ class Unusable:
 
     name
         The cell's name; quoted if it is invalid.
-    why
+    reason
         The reason in one line, which names the entry.
     prefix
         The prefix of its VMs' names, if the entry has a valid one.
     """
 
     name: str
-    why: str
+    reason: str
     prefix: str = ""
 
 
@@ -85,11 +85,11 @@ def from_settings(settings: MasterSettings) -> dict[str, Entry]:
     try:
         values_by_name = settings.cells
     except BadConfig as exc:
-        return {OPTION: Unusable(name=OPTION, why=str(exc))}
+        return {OPTION: Unusable(name=OPTION, reason=str(exc))}
     entries = [_entry(str(name), value) for name, value in values_by_name.items()]
     clashes = _clashes(entries, search_prefix(settings))
     return {
-        entry.name: Unusable(name=entry.name, why=clashes[entry.name], prefix=entry.prefix)
+        entry.name: Unusable(name=entry.name, reason=clashes[entry.name], prefix=entry.prefix)
         if isinstance(entry, Cell) and entry.name in clashes
         else entry
         for entry in entries
@@ -98,7 +98,9 @@ def from_settings(settings: MasterSettings) -> dict[str, Entry]:
 
 def find_errors(settings: MasterSettings) -> list[str]:
     """Return why entries of ``virt:cells``, and this master's own prefix, cannot be used."""
-    out = [entry.why for entry in from_settings(settings).values() if isinstance(entry, Unusable)]
+    out = [
+        entry.reason for entry in from_settings(settings).values() if isinstance(entry, Unusable)
+    ]
     try:
         own_prefix(settings)
     except BadConfig as exc:
@@ -122,7 +124,7 @@ def search_prefix(settings: MasterSettings) -> str:
 def require_usable(entry: Entry) -> Cell:
     """Return a cell that can be asked; raise CellFailed if its entry cannot be used."""
     if isinstance(entry, Unusable):
-        raise CellFailed(entry.name, entry.why)
+        raise CellFailed(entry.name, entry.reason)
     return entry
 
 
@@ -144,8 +146,7 @@ def _clashes(entries: list[Entry], local_prefix: str) -> dict[str, str]:
         # Names with the longer prefix fit both: refuse its cell, unless that is this master.
         out[short_name if long_name == LOCAL else long_name] = (
             f"option {long_option}: {long_prefix!r} begins like {short_option} ({prefix!r}), so a "
-            "name could be of "
-            "both; give each its own beginning"
+            "name could belong to both; give each a prefix of its own"
         )
     return out
 
@@ -161,7 +162,7 @@ def _entry(name: str, raw_entry: Any) -> Entry:
             if isinstance(stated_prefix, str) and _PREFIX.fullmatch(stated_prefix)
             else ""
         )
-        return Unusable(name=name if is_name else repr(name), why=str(exc), prefix=prefix)
+        return Unusable(name=name if is_name else repr(name), reason=str(exc), prefix=prefix)
 
 
 def _cell(name: str, raw_entry: Any) -> Cell:
@@ -244,7 +245,7 @@ def refuse_foreign(name: str, prefix: str, where: str) -> None:
     if not may_have(prefix, name):
         raise BadArgument(
             "name",
-            f"{name!r}: the names of VMs {where} begin with {prefix!r}, so that each is once",
+            f"{name!r}: the names of VMs {where} begin with {prefix!r}, so that each is unique",
         )
 
 
@@ -254,7 +255,7 @@ def parse_cell(text: Any, cells: Mapping[str, Entry]) -> str:
         return text
     option_entry = cells.get(OPTION)
     if isinstance(option_entry, Unusable):
-        raise BadConfig(option_entry.why)
+        raise BadConfig(option_entry.reason)
     known_cells = ", ".join((*sorted(cells), LOCAL))
     hint = (
         f"there are: {known_cells}"

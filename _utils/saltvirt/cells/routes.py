@@ -103,7 +103,7 @@ def resolve_cell(call: Call, cells: Mapping[str, Entry]) -> tuple[str | None, Ca
             continue
         if target_cell not in (None, cell):
             raise BadArgument(
-                key, f"{keywords[key]!r} is not of cell {target_cell}: nothing goes across"
+                key, f"{keywords[key]!r} is not of cell {target_cell}: a call goes to one cell"
             )
         target_cell, keywords[key] = cell, host
     return target_cell, replace(call, arguments=keywords, cell=None)

@@ -117,13 +117,15 @@ class _TopMaster:
         names = call.new_names()
         cells = {registry.find_cell(name, self._cells, self._prefix) for name in names}
         if len(cells) > 1:
-            raise BadArgument("name", "VMs of several cells are not made at once; say them apart")
+            raise BadArgument(
+                "name", "one call makes VMs in one cell only; call once for each cell"
+            )
         (named_cell,) = cells or {None}
         if named_cell or not names or self._has_own or not self._cells:
             return named_cell or LOCAL
         raise BadArgument(
             "cell",
-            "this master has no hypervisors of its own, so say in which cell the VM is to be: "
+            "this master has no hypervisors of its own, so name the cell of the VM: "
             f"{', '.join(sorted(self._cells))}",
         )
 
@@ -165,7 +167,7 @@ class _TopMaster:
         return [
             merging.NameSearch(
                 name=name,
-                found={cell: reports[name] for cell, reports in reports_by_cell.items()},
+                reports_by_cell={cell: reports[name] for cell, reports in reports_by_cell.items()},
                 failed=reasons_by_cell,
             )
             for name in names

@@ -165,11 +165,9 @@ def no_hypervisors_error(opts: Mapping[str, Any], members: membership.Members) -
     candidates_by_id = find_candidates(opts, members)
     line = allow_command(candidates_by_id)
     if line is None:
-        reason = "nobody is allowed to be one, and no minion says that it is"
+        reason = "no minion is allowed as one, and none reports that it is one"
         if members.patterns or members.allowed:
-            reason = (
-                "none of those that are allowed to be one has a key that is accepted (salt-key -L)"
-            )
+            reason = "no allowed hypervisor has an accepted key (salt-key -L)"
         error = MasterError(
             f"this master has no hypervisors: {reason}; name yours: salt-run virt.allow HOST"
         )

@@ -34,7 +34,7 @@ class Cloud:
     while_waiting
         Called now and then during the wait for a new minion; False ends the wait. Defaults to
         None.
-    heard
+    on_reply
         Called with each :class:`saltvirt.cluster.rpc.replies.Reply` as it comes. Defaults to None:
         with many hosts, progress shows the number of replies.
     """
@@ -44,7 +44,7 @@ class Cloud:
     progress: Callable[..., None]
     is_reading: bool = False
     silence: Silence = field(default_factory=Silence)
-    heard: Callable[[Any], None] | None = None
+    on_reply: Callable[[Any], None] | None = None
     while_waiting: Callable[[], bool] | None = None
     _minions: list[str] = field(default_factory=list, repr=False)
 

@@ -6,23 +6,21 @@ has listed beside the CA. An id that ``virt.disallow`` has listed there never is
 reports about itself does not count: guests are minions, too.
 """
 
-import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from saltvirt.ca import layout
 from saltvirt.cluster.inventory import lastseen
-from saltvirt.core import files, locks
 from saltvirt.core.errors import BadArgument, BadConfig, MasterError
+from saltvirt.core.jsonfile import JsonFile
 from saltvirt.core.options import config
 
 OPTION = "virt:hypervisors"
-VERSION = 1
 # Prefix of Salt's other kinds of target: a letter, a delimiter or none, then @.
 _KIND = re.compile(r"([A-Z])\W?@")
 _COMPOUND = ("and", "not", "(", ")")
@@ -43,7 +41,7 @@ class BadTarget(BadConfig):
         self.word, self.target = word, target or word
         is_said = re.match(r"[GPIJST]\W?@", word)
         reason = (
-            "is what minions say of themselves, and a guest can say it too"
+            "is what minions report about themselves, and a guest can report it, too"
             if is_said
             else "is not an id, a glob or a nodegroup"
         )
@@ -244,8 +242,28 @@ def folder(opts: Mapping[str, Any]) -> Path:
     return Path(opts["pki_dir"]) / "libvirt"
 
 
-def _path(opts: Mapping[str, Any]) -> Path:
-    return folder(opts) / layout.HYPERVISORS
+def _file(opts: Mapping[str, Any]) -> JsonFile[Members]:
+    return JsonFile(
+        path=folder(opts) / layout.HYPERVISORS,
+        parse=lambda content: Members(
+            allowed=_parse_ids(content["allowed"]), disallowed=_parse_ids(content["disallowed"])
+        ),
+        plain=lambda members: {
+            "allowed": sorted(members.allowed),
+            "disallowed": sorted(members.disallowed),
+        },
+        empty=Members,
+        remedy="it has which minions are hypervisors: put it back from a backup (virt_pki.export), "
+        "or move it away and run salt-run virt.allow anew",
+        error=MasterError,
+        indent=1,
+    )
+
+
+def _parse_ids(ids: Any) -> frozenset[str]:
+    if not all(isinstance(minion_id, str) for minion_id in ids):
+        raise ValueError("it has something else than ids")
+    return frozenset(ids)
 
 
 def read_members(opts: Mapping[str, Any], option: Any = None) -> Members:
@@ -262,26 +280,7 @@ def read_members(opts: Mapping[str, Any], option: Any = None) -> Members:
 
 def read_listed(opts: Mapping[str, Any], option_patterns: tuple[str, ...] = ()) -> Members:
     """Return the list beside the CA, with these patterns."""
-    allowed, disallowed = _read(_path(opts))
-    return Members(patterns=option_patterns, allowed=allowed, disallowed=disallowed)
-
-
-def _read(path: Path) -> tuple[frozenset[str], frozenset[str]]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["version"] != VERSION:
-            raise ValueError(f"it is of version {content['version']!r}")
-        lists = [content[key] for key in ("allowed", "disallowed")]
-        if not all(isinstance(minion_id, str) for ids in lists for minion_id in ids):
-            raise ValueError("it has something else than ids")
-        return frozenset(lists[0]), frozenset(lists[1])
-    except FileNotFoundError:
-        return frozenset(), frozenset()
-    except (ValueError, TypeError, KeyError) as exc:
-        raise MasterError(
-            f"{path} does not say who is a hypervisor ({exc}); put it back from a backup "
-            "(virt_pki.export), or move it away and run salt-run virt.allow anew"
-        ) from exc
+    return replace(_file(opts).read(), patterns=option_patterns)
 
 
 def allow(opts: Mapping[str, Any], ids: Iterable[str]) -> None:
@@ -295,7 +294,7 @@ def allow(opts: Mapping[str, Any], ids: Iterable[str]) -> None:
         )
         return Members(allowed=members.allowed | added, disallowed=still_disallowed)
 
-    _change(opts, change)
+    _file(opts).change(change)
 
 
 def disallow(opts: Mapping[str, Any], ids: Iterable[str]) -> None:
@@ -305,20 +304,7 @@ def disallow(opts: Mapping[str, Any], ids: Iterable[str]) -> None:
     def change(members: Members) -> Members:
         return Members(allowed=members.allowed - out, disallowed=members.disallowed | out)
 
-    _change(opts, change)
-
-
-def _change(opts: Mapping[str, Any], change: Callable[[Members], Members]) -> None:
-    path = _path(opts)
-    with locks.hold_lock(path.with_suffix(".lock")):
-        files.sweep(path.parent)
-        members = change(read_listed(opts))
-        content = {
-            "version": VERSION,
-            "allowed": sorted(members.allowed),
-            "disallowed": sorted(members.disallowed),
-        }
-        files.write(path, json.dumps(content, indent=1).encode())
+    _file(opts).change(change)
 
 
 def find_last_seen_guests(

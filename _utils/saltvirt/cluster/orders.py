@@ -14,7 +14,6 @@ removing    the recorded host was asked to remove the VM; the recorded key goes 
 ==========  =====================================================================================
 """
 
-import json
 import secrets
 import time
 from collections.abc import Iterator, Mapping
@@ -23,11 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import arguments, files, locks, wire
+from saltvirt.core import wire
 from saltvirt.core.errors import NameTaken
 from saltvirt.core.journal import recordfacts, records
 from saltvirt.core.journal.recordfacts import MoveOrderFacts, OrderFacts
-from saltvirt.core.protocol import moveprotocol
 
 PURPOSE = "order"
 _END_S = 3
@@ -42,29 +40,18 @@ def folder(opts: Mapping[str, Any]) -> Path:
 
 
 @contextmanager
-def opened(
-    opts: Mapping[str, Any], name: str, *, is_there: bool = False
-) -> Iterator[records.LockedRecord]:
+def opened(opts: Mapping[str, Any], name: str) -> Iterator[records.LockedRecord]:
     """
     Yield the order of a VM under its lock, with what an interrupted command left in it.
 
-    is_there
-        Whether the VM exists already, so that its name may be any that libvirt allows. Defaults to
-        False.
-
     Raises NameTaken if another command of this master works on that VM.
     """
-    if is_there:
-        arguments.text("name", name)
-    else:
-        arguments.vm_name(name)
     _await_end(opts, name)
     with records.hold_record(folder(opts), PURPOSE, name) as order:
         if order is None:
             raise taken_error(
                 name, _describe_work(records.read_record(folder(opts), PURPOSE, name))
             )
-        _adopt(opts, order, name)
         yield order
 
 
@@ -137,29 +124,3 @@ def taken_error(name: str, action: str) -> NameTaken:
 
 def _describe_work(record: records.Record | None) -> str:
     return _WORK_BY_PHASE.get(record.phase, "deployed") if record else "worked on"
-
-
-def _adopt(opts: Mapping[str, Any], order: records.LockedRecord, name: str) -> None:
-    """Take over the journal that an older version left of a VM."""
-    path = Path(opts["cachedir"]) / "salt-virt" / f"{name}.json"
-    # Older versions had no names that lead to another folder.
-    if path.name != f"{name}.json" or not path.exists():
-        return
-    if locks.is_held(path):
-        raise taken_error(name, _describe_work(None))
-    journal = _read_journal(path)
-    # An existing record is newer: an earlier takeover was interrupted before its last step.
-    if order.record is None and "to" in journal:
-        facts = MoveOrderFacts(source=journal["host"], target=journal["to"])
-        begin_move(order, moveprotocol.legacy_token(name), facts)
-    elif order.record is None and journal:
-        begin(order, ORDERED, OrderFacts(public_key=journal["public_key"], host=journal["host"]))
-    files.unlink(path)
-
-
-def _read_journal(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text())
-    except ValueError:
-        return {}  # interrupted before it was written, and so before anything was done
-    return content if isinstance(content, dict) and "host" in content else {}

@@ -14,7 +14,7 @@ class Refusals:
     """The refusals of one kind of request."""
 
     def __init__(self, log: logging.Logger, question: str) -> None:
-        self._log, self._what = log, question
+        self._log, self._question = log, question
         # When the current minute of each minion began, and its refusals since.
         self._since: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
@@ -29,18 +29,18 @@ class Refusals:
         began, count = self._since.pop(minion_id, (now, 0))
         if now - began >= _MINUTE_S:
             if count > _MOST:
-                self._say(minion_id, f"{count - _MOST} more refusals, which are not here")
+                self._log_refusal(minion_id, f"{count - _MOST} more refusals were not logged")
             began, count = now, 0
         self._since[minion_id] = (began, count + 1)
         while len(self._since) > _MINIONS:
             self._since.popitem(last=False)
         if count < _MOST:
-            self._say(minion_id, reason)
+            self._log_refusal(minion_id, reason)
 
-    def _say(self, minion_id: str, reason: str) -> None:
+    def _log_refusal(self, minion_id: str, reason: str) -> None:
         self._log.warning(
             "%s for %s: %s",
-            self._what,
+            self._question,
             terminal.one_line(minion_id, 300),
             # Cut before cleaning: a guest's request may have megabytes.
             terminal.one_line(reason[: 4 * _LONGEST], _LONGEST),

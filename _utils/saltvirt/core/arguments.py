@@ -113,7 +113,7 @@ def whole_number(argument: str, value: Any, least: int = 1, most: int | None = N
 
 def plain_text(argument: str, value: object) -> str:
     """Return a text or a number as a text."""
-    if isinstance(value, list | tuple | Mapping):
+    if isinstance(value, list | tuple | set | Mapping):
         raise BadArgument(argument, "is a list or a mapping, not a text or a number")
     return str(value)
 

@@ -154,6 +154,25 @@ class NotTakenBack(StorageError):
     """
 
 
+class VmIncomplete(VirtError):
+    """
+    A VM that came by a move is incomplete.
+
+    The class name goes over the wire: masters know by it that an operator may give the VM up.
+    """
+
+
+class FunctionMissing(VirtError):
+    """
+    A host does not have a function.
+
+    The class name goes over the wire: masters know by it that the host needs a newer release.
+    """
+
+    def __init__(self, function: str) -> None:
+        super().__init__(f"{function!r} is not available.")
+
+
 class SeedError(VirtError):
     """The guest cannot be given its identity; the message says why."""
 

@@ -90,7 +90,7 @@ def _judge_merges(
         The call of the runner's function that asks all hosts first.
     """
     external_snapshots = [snapshot for snapshot in chosen_snapshots if snapshot.is_external]
-    if not any((*snapshot.reverted, *snapshot.above) for snapshot in external_snapshots):
+    if not any((*snapshot.reverted, *snapshot.later_files) for snapshot in external_snapshots):
         return []
     if vm in lifecycle.saved(conn):
         reason = "goes on in a file that would be gone with the snapshot"
@@ -98,7 +98,7 @@ def _judge_merges(
     files = {
         lifecycle.find_disk_file(conn, path)
         for snapshot in external_snapshots
-        for path in (*snapshot.reverted, *snapshot.above)
+        for path in (*snapshot.reverted, *snapshot.later_files)
     }
     index = usage.index(
         conn,
@@ -118,7 +118,10 @@ def _judge_each(
     conn: Any, index: usage.Index, external_snapshots: Iterable[Snapshot]
 ) -> Iterator[tuple[str, Verdict]]:
     for snapshot in external_snapshots:
-        for policy, paths in ((policies.MERGE, snapshot.reverted), (policies.DROP, snapshot.above)):
+        for policy, paths in (
+            (policies.MERGE, snapshot.reverted),
+            (policies.DROP, snapshot.later_files),
+        ):
             for path in paths:
                 yield snapshot.name, index.verdict(policy, lifecycle.find_disk_file(conn, path))
 

@@ -20,6 +20,7 @@ from saltvirt.storage.policies import Policy
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
 from saltvirt.xml import parse
+from saltvirt.xml.domain.disk import Disk
 from saltvirt.xml.storage import storagepool, storagevolume
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,8 @@ def find_volumes(conn: Any, settings: HostSettings, name: str, *, removables: bo
             continue
         location = diskvolumes.find(conn, disk)
         if location is None:
-            source_text = " ".join(f"{key}={value}" for key, value in sorted(disk.source.items()))
+            attributes = sorted((disk.source or {}).items())
+            source_text = " ".join(f"{key}={value}" for key, value in attributes)
             log.warning("disk %s of VM %s stays: it is in no pool of this host", source_text, name)
         elif location.path is not None:
             _add_file(conn, settings, name, disk, location, vm_volumes)
@@ -63,7 +65,7 @@ def _add_file(
     conn: Any,
     settings: HostSettings,
     name: str,
-    disk: storagevolume.DiskPlace,
+    disk: Disk,
     location: diskvolumes.DiskVolume,
     vm_volumes: VmVolumes,
 ) -> None:
@@ -81,7 +83,7 @@ def _add_volume(
     conn: Any,
     settings: HostSettings,
     name: str,
-    disk: storagevolume.DiskPlace,
+    disk: Disk,
     location: diskvolumes.DiskVolume,
     vm_volumes: VmVolumes,
 ) -> None:

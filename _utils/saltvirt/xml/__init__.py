@@ -1,17 +1,18 @@
 """
-Domain XML: each element has one file, with the element's content as a frozen dataclass.
+libvirt's XML: each element has one file, which declares its content as a frozen dataclass.
 
-``from_call`` returns the dataclass for a call, ``build`` the element for a dataclass, and ``read``
-the dataclass for an element: ``read(build(x)) == x``. ``read`` ignores what a dataclass has no
-field for, so XML from elsewhere is never rebuilt, but changed in place. `domain.py` combines the
-elements, and `edit/readdomain.py` has the project's questions about a whole domain.
+The fields (`fields.py`) name the places of the values in the XML, and `element.py` reads and writes
+each such dataclass: ``read(build(x)) == x``. ``from_call`` returns the dataclass for a call. What a
+dataclass has no field for is ignored, so XML from elsewhere is never rebuilt, but changed in place.
+`domain/domain.py` combines the elements of a domain, and `edit/readdomain.py` has the project's
+questions about a whole domain.
 """
 
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 
-from saltvirt.core import units
+from saltvirt.core import arguments, units
 from saltvirt.core.errors import BadArgument, VirtError
 from saltvirt.xml.edit import prefixes
 
@@ -50,20 +51,10 @@ def leaf(name: str, text: object) -> ET.Element | None:
     return None if text is None else tag(name, text=text)
 
 
-def bag(name: str, attributes: Mapping[str, object] | None) -> ET.Element | None:
-    """Return an element that has attributes only, None for None."""
-    return None if attributes is None else tag(name, attributes)
-
-
 def texts(attributes: Mapping[str, object] | None) -> dict[str, str]:
     """Return attributes as texts, without those that are ``None``."""
     pairs = (attributes or {}).items()
     return {str(key): _text(str(key), value) for key, value in pairs if value is not None}
-
-
-def attributes_of(element: ET.Element | None) -> dict[str, str] | None:
-    """Return an element's attributes, None without the element: the argument of :func:`bag`."""
-    return None if element is None else dict(element.attrib)
 
 
 def yes_no(value: object) -> str | None:
@@ -102,9 +93,7 @@ def kib(amount: str | None, unit: str | None) -> int | None:
 
 
 def _text(name: str, value: object) -> str:
-    if isinstance(value, Mapping | list | tuple | set):
-        raise BadArgument(name, "is a list or a mapping, where a text or a number belongs")
-    text = str(yes_no(value) if isinstance(value, bool) else value)
+    text = arguments.plain_text(name, yes_no(value) if isinstance(value, bool) else value)
     if _UNWRITABLE.search(text):
         raise BadArgument(name, f"{text!r} has a control character, which XML cannot hold")
     return text

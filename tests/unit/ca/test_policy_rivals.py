@@ -46,10 +46,12 @@ def names(told):
 def test_who_says_it_has_a_vm_of_a_hypervisors_name_does_not_get_that_ones_names(asks):
     for host in GRAINS:
         asks(host)
-    lastseen.refresh(asks.opts, lastseen.ReportedNames(whole={"hyper3": ["hyper1", "hyper2"]}))
+    lastseen.refresh(
+        asks.opts, lastseen.ReportedNames(names_by_host={"hyper3": ["hyper1", "hyper2"]})
+    )
 
     assert names(asks("hyper3", RIVAL)) == {"hyper3", "10.0.0.3"}
-    lastseen.refresh(asks.opts, lastseen.ReportedNames(whole={"hyper3": []}))
+    lastseen.refresh(asks.opts, lastseen.ReportedNames(names_by_host={"hyper3": []}))
     assert names(asks("hyper1")) == {"hyper1", "hyper1.example.org", "10.0.0.1"}
 
 
@@ -65,7 +67,9 @@ def test_who_says_so_has_no_certificates_of_others_revoked(asks):
             f'{{"host": "{row["host"]}", "purpose": "qemu-client", "serial": "{row["serial"]}", '
             f'"not_after": "{row["not_after"]}"}}'
         )
-    lastseen.refresh(asks.opts, lastseen.ReportedNames(whole={"hyper3": ["hyper1", "hyper2"]}))
+    lastseen.refresh(
+        asks.opts, lastseen.ReportedNames(names_by_host={"hyper3": ["hyper1", "hyper2"]})
+    )
 
     asks("hyper3", purposes=("qemu-client",))
 

@@ -18,7 +18,7 @@ UNDERSTOOD = "cell west: its answer is not understood: "
 
 def listed(rows, **beside):
     """Return what a cell lists."""
-    return Hosts(rows=rows, said=rows, beside=ListingExtras(**beside))
+    return Hosts(rows=rows, raw_rows=rows, extras=ListingExtras(**beside))
 
 
 def body(said):
@@ -120,7 +120,7 @@ def test_a_query_of_a_cell_has_no_command_of_its_hosts_to_log_in_by():
 
     for is_plain in (True, False):
         found = answers.hosts("west", "virt.query", {"h1": row}, is_plain=is_plain)
-        assert found.said == {"h1": {**node, "vm_info": {"web": vm}}}
+        assert found.raw_rows == {"h1": {**node, "vm_info": {"web": vm}}}
     with pytest.raises(CellFailed, match="mem is str"):
         wrong = {"h1": {**row, "vm_info": {"web": {"mem": "web"}}}}
         answers.hosts("west", "virt.query", wrong, is_plain=False)
@@ -208,27 +208,27 @@ def test_a_vm_of_two_cells_is_there_twice():
 
 def test_a_vm_is_where_it_is():
     nothing, has = NameReport(), NameReport(hosts={"h1": "running"})
-    assert NameSearch(name="a", found={"west": has, "east": nothing}).cell() == "west"
+    assert NameSearch(name="a", reports_by_cell={"west": has, "east": nothing}).cell() == "west"
     left = NameReport(traces=["h1"])
-    assert NameSearch(name="a", found={"west": has, "east": left}).cell() == "west"
-    assert NameSearch(name="a", found={"west": nothing, "east": left}).cell() == "east"
+    assert NameSearch(name="a", reports_by_cell={"west": has, "east": left}).cell() == "west"
+    assert NameSearch(name="a", reports_by_cell={"west": nothing, "east": left}).cell() == "east"
     away = NameReport(may_have={"h1": "does not answer"})
-    assert NameSearch(name="a", found={"west": away, "east": nothing}).cell() == "west"
+    assert NameSearch(name="a", reports_by_cell={"west": away, "east": nothing}).cell() == "west"
     with pytest.raises(NameTaken, match="several cells, east and west"):
-        NameSearch(name="a", found={"west": has, "east": has}).cell()
+        NameSearch(name="a", reports_by_cell={"west": has, "east": has}).cell()
     with pytest.raises(NoSuchVm, match="in any of east .not asked: cell west: is silent"):
         NameSearch(
-            name="a", found={"east": nothing}, failed={"west": "cell west: is silent"}
+            name="a", reports_by_cell={"east": nothing}, failed={"west": "cell west: is silent"}
         ).cell()
 
 
 @pytest.mark.parametrize("has", [NameReport(hosts={"h1": "shutdown"}), NameReport(traces=["h1"])])
 def test_a_stale_definition_in_one_cell_is_not_the_vm_of_another_whose_host_is_silent(has):
     away = NameReport(may_have={"h2": "does not answer"})
-    with pytest.raises(NameTaken, match=r"was on west/h2 \(does not answer\).*cell=east"):
-        NameSearch(name="a", found={"east": has, "west": away}).cell()
+    with pytest.raises(NameTaken, match=r"was last seen on west/h2 \(does not answer\).*cell=east"):
+        NameSearch(name="a", reports_by_cell={"east": has, "west": away}).cell()
     runs = NameReport(hosts={"h1": "running"})
-    assert NameSearch(name="a", found={"east": runs, "west": away}).cell() == "east"
+    assert NameSearch(name="a", reports_by_cell={"east": runs, "west": away}).cell() == "east"
 
 
 def test_the_vms_of_silent_hosts_of_cells_are_shown():
@@ -243,13 +243,13 @@ def test_the_vms_of_silent_hosts_of_cells_are_shown():
     [
         (NameReport(hosts={"h1": "running"}), "is on west/h1 already"),
         (NameReport(traces=["h1"]), "is on west/h1 already"),
-        (NameReport(order="keyed"), "being worked on by the master of cell west"),
+        (NameReport(order="keyed"), "the master of cell west works on VM"),
         (NameReport(may_have={"h1": "does not answer"}), r"west/h1 \(does not answer\)"),
     ],
 )
 def test_a_name_that_another_cell_may_have_is_refused(found, why):
     with pytest.raises(NameTaken, match=why):
-        NameSearch(name="a", found={"west": found}).refuse_taken(force=False)
+        NameSearch(name="a", reports_by_cell={"west": found}).refuse_taken(force=False)
 
 
 def test_a_silent_cell_may_have_it_unless_somebody_knows_better():
@@ -258,4 +258,6 @@ def test_a_silent_cell_may_have_it_unless_somebody_knows_better():
         sought.refuse_taken(force=False)
     sought.refuse_taken(force=True)
     with pytest.raises(NameTaken):
-        NameSearch(name="a", found={"west": NameReport(order="keyed")}).refuse_taken(force=True)
+        NameSearch(name="a", reports_by_cell={"west": NameReport(order="keyed")}).refuse_taken(
+            force=True
+        )

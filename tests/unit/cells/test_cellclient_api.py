@@ -177,7 +177,7 @@ def test_a_job_whose_cell_is_gone_for_long_is_named(cell, tls, opts, monkeypatch
     with serving(tls[1], saying({"return": [{"jid": jid}]})) as (port, _heard):
         line = why(cell(port), opts, call, cellclient.ask_by_job)
     assert "is silent: https://127.0.0.1" in line
-    assert f"it has begun virt.start as job {jid}" in line
+    assert f"virt.start has begun there as job {jid}" in line
 
 
 @pytest.mark.parametrize(
@@ -215,14 +215,14 @@ def test_a_job_whose_end_cannot_be_asked_for_is_named(cell, tls, opts, answer):
     jid, call = "20261124202137000000", Call(fun="virt.purge", arguments={"name": "a"})
     with serving(tls[1], saying({"return": [{"jid": jid}]}), answer) as (port, _heard):
         line = why(cell(port), opts, call, cellclient.ask_by_job)
-    assert f"virt.purge has begun there all the same, as job {jid}" in line
+    assert f"virt.purge has begun there as job {jid}" in line
 
 
 def test_a_job_that_may_have_begun_is_said(cell, tls, opts):
     call = Call(fun="virt.start", arguments={"name": "a"})
     with serving(tls[1], lambda one: None) as (port, _heard):
         line = why(cell(port), opts, call, cellclient.ask_by_job)
-    assert "it may have begun virt.start all the same" in line
+    assert "it may have begun virt.start nevertheless" in line
 
 
 def test_what_is_interrupted_while_it_is_begun_may_have_begun(cell, opts, monkeypatch):
@@ -233,17 +233,17 @@ def test_what_is_interrupted_while_it_is_begun_may_have_begun(cell, opts, monkey
     line = why(
         cell(1), opts, Call(fun="virt.purge", arguments={"name": "a"}), cellclient.ask_by_job
     )
-    assert "interrupted here; it may have begun virt.purge all the same" in line
+    assert "interrupted here; it may have begun virt.purge nevertheless" in line
 
 
 @pytest.mark.parametrize(
     ("content", "mode", "line"),
     [
-        ('{"token": "t"}', 0o644, "can be used by others (0644)"),
-        ('{"token": "t"}', 0o620, "can be used by others (0620)"),
-        (f"username: top\npassword: {PASSWORD}\n", 0o600, "is to have username, password"),
-        (f"{{{PASSWORD}", 0o600, "is to have username, password"),
-        ("{token: 1}", 0o600, "is to have username, password"),
+        ('{"token": "t"}', 0o644, "is open to other users (0644)"),
+        ('{"token": "t"}', 0o620, "is open to other users (0620)"),
+        (f"username: top\npassword: {PASSWORD}\n", 0o600, "must have username, password"),
+        (f"{{{PASSWORD}", 0o600, "must have username, password"),
+        ("{token: 1}", 0o600, "must have username, password"),
     ],
 )
 def test_credentials_that_cannot_be_used_are_not_shown(cell, opts, content, mode, line):

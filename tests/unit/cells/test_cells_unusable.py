@@ -108,7 +108,7 @@ def test_what_others_have_found_is_shown_beside_a_cell_that_says_what_is_no_answ
 
 
 def test_a_new_vm_is_refused_only_while_its_name_may_be_there(top):
-    with pytest.raises(NameTaken, match=f"nobody can be asked: cell east: {SLIP}"):
+    with pytest.raises(NameTaken, match=f"on hosts that cannot be asked: cell east: {SLIP}"):
         top.does(of("virt.init", cell="west", name="web"))
     top.entry["prefix"], top.slip["prefix"] = "w-", "e-"
     with pytest.raises(CellFailed, match=f"^cell east: {SLIP}"):

@@ -51,13 +51,13 @@ def test_a_job_that_ends_late_in_a_turn_has_time_to_leave_its_answer(opts, monke
 
 
 def test_of_many_names_only_those_that_were_heard_of_are_looked_for_further(cloud, monkeypatch):
-    master, looked_for, usual = cloud.master, [], inventory.find_suspects
+    master, looked_for, usual = cloud.master, [], cellside.locate
 
-    def unheard(cloud_, found, name, *args):
+    def locate(cloud_, name, purpose, **options):
         looked_for.append(name)
-        return usual(cloud_, found, name, *args)
+        return usual(cloud_, name, purpose, **options)
 
-    monkeypatch.setattr(inventory, "find_suspects", unheard)
+    monkeypatch.setattr(cellside, "locate", locate)
     monkeypatch.setattr(inventory, "allowed_hosts", cloud.hosts.names)
     cloud.hosts.put("hyper1", "web1")
     lastseen.record_move(master.opts, "web2", "hyper3")

@@ -51,13 +51,13 @@ def test_an_entry_that_cannot_be_used_is_named_and_stops_no_other(name, given, w
     made = registry.from_settings(settings)
     (wrong,) = (one for one in made.values() if isinstance(one, Unusable))
 
-    assert wrong.why.startswith("option virt:cells") and why in wrong.why
-    assert "word" not in wrong.why
-    assert registry.find_errors(settings) == [wrong.why]
+    assert wrong.reason.startswith("option virt:cells") and why in wrong.reason
+    assert "word" not in wrong.reason
+    assert registry.find_errors(settings) == [wrong.reason]
     assert made["east"] == Cell(name="east", url=URL, credentials=FILE, prefix="e-")
     with pytest.raises(CellFailed) as refused:
         cellclient.ask(wrong, {}, Call(fun="virt.list"))
-    assert str(refused.value) == f"cell {wrong.name}: {wrong.why}"
+    assert str(refused.value) == f"cell {wrong.name}: {wrong.reason}"
     assert LOCAL not in made and set(made) == {"east", wrong.name}
 
 
@@ -74,7 +74,7 @@ def clashing(own_prefix="", **prefixes):
     """Return why cells with these prefixes cannot be used, by their names."""
     given = {name: {**GIVEN, "prefix": prefix} for name, prefix in prefixes.items()}
     made = cells(own_prefix, **given)
-    return {name: one.why for name, one in made.items() if isinstance(one, Unusable)}, made
+    return {name: one.reason for name, one in made.items() if isinstance(one, Unusable)}, made
 
 
 def test_no_name_can_be_of_two_cells():
@@ -121,7 +121,7 @@ def test_a_call_says_its_cell(call, cell, given):
 
 def test_nothing_goes_from_cell_to_cell():
     call = Call(fun="virt.migrate", arguments={"name": "a", "target": "west/h1"}, cell="east")
-    with pytest.raises(BadArgument, match="nothing goes across"):
+    with pytest.raises(BadArgument, match="a call goes to one cell"):
         routes.resolve_cell(call, CELLS)
     with pytest.raises(BadArgument, match="no cell of this master; there are: east, west, local"):
         routes.resolve_cell(Call(fun="virt.start", cell="north"), CELLS)

@@ -117,7 +117,7 @@ def test_a_planted_note_of_a_key_is_no_note(opts):
 
 
 def test_a_damaged_authorization_is_passed_over(opts):
-    path = authorization._path(opts, "web1")
+    path = authorization._file(opts, "web1").path
     path.parent.mkdir(parents=True)
     path.write_text("{")
 
@@ -191,7 +191,7 @@ def test_a_host_that_does_not_hear_of_it_is_named(opts, told):  # noqa: F811
     ask(certificates.open_authorities(opts), "hyper1.site-a", now=store.utc_now(), grains=CLAIM)
     told.silent = "hyper1.site-a"
 
-    why = "site-a that had such a name are revoked, but not every other host has heard"
+    why = "site-a that had such a name are revoked, but not every other host was updated"
     with pytest.raises(MasterError, match=why) as caught:
         allowing.allow(opts, ["hyper1.site-b"])
 

@@ -16,7 +16,8 @@ __all__ = ["master", "secured", "told"]
 
 def test_the_vms_of_a_host_that_is_shut_out_are_named(secured, told):
     lastseen.refresh(
-        secured, lastseen.ReportedNames(whole={"hyper3": ["web1", "db1"], "hyper1": ["mail"]})
+        secured,
+        lastseen.ReportedNames(names_by_host={"hyper3": ["web1", "db1"], "hyper1": ["mail"]}),
     )
 
     assert allowing.revoke(secured, "hyper3", now())["last_seen"] == {"hyper3": ["db1", "web1"]}

@@ -104,9 +104,9 @@ def no_mapping(west):
 
 # What is planted, what an audit calls it, where, and what is said of it with its fix.
 PLANTED = {
-    open_credentials: ("cell-credentials", "master", "others (0644)", "chmod 600"),
+    open_credentials: ("cell-credentials", "master", "other users (0644)", "chmod 600"),
     credentials_of_another: ("cell-credentials", "master", "another user", "chown root:"),
-    open_authority: ("cell-tls", "master", "written by others (0666)", "chmod 644"),
+    open_authority: ("cell-tls", "master", "writable for other users (0666)", "chmod 644"),
     authority_of_another: ("cell-tls", "master", "another user than root", "chown root:"),
     no_authority: ("cell-tls", "west/*", "nothing.pem): No such file", "the authority that"),
     another_authority: ("cell-tls", "west/*", "is not accepted", "virt:cells:west:ca"),

@@ -166,7 +166,7 @@ def leave_an_order(tended):
 def test_what_was_mended_is_said_though_the_masters_disk_is_full(tended, monkeypatch):
     tended.hosts.does["virt.authorized"] = lambda *_args, **_kwarg: None
     authorization.grant(tended.master, "old", "hyper1", minutes=1, replace=False)
-    path = authorization._path(tended.opts, "old")
+    path = authorization._file(tended.opts, "old").path
     path.write_text(path.read_text().replace('"until": ', '"until": 0, "was": '))
     leave_an_order(tended)
 
@@ -191,7 +191,7 @@ def test_an_authorization_that_is_over_is_revoked_and_one_that_is_not_stays(tend
     tended.hosts.does["virt.authorized"] = lambda *_args, **_kwarg: None
     for name, minutes in (("old", 1), ("new", 60)):
         authorization.grant(tended.master, name, "hyper1", minutes=minutes, replace=False)
-    path = authorization._path(tended.opts, "old")
+    path = authorization._file(tended.opts, "old").path
     path.write_text(path.read_text().replace('"until": ', '"until": 0, "was": '))
 
     said, is_well = look(tended, fix=True)

@@ -161,7 +161,7 @@ def test_names_of_links_that_jinja_would_run_are_in_no_fix(setup):
 
 def test_a_guest_is_not_proposed_as_a_hypervisor(setup):
     candidate(setup)
-    lastseen.refresh(setup.opts, lastseen.ReportedNames(whole={"hyper1": ["hyper9"]}))
+    lastseen.refresh(setup.opts, lastseen.ReportedNames(names_by_host={"hyper1": ["hyper9"]}))
 
     assert setup.check() == []
 

@@ -39,6 +39,31 @@ def test_a_minions_error_loses_salts_wrapping(error, short):
     assert text == short or short.endswith(text)
 
 
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (minions.Reply(minion="h1", value=0), ""),
+        (minions.Reply(minion="h1", missing=True), "does not answer"),
+        (minions.Reply(minion="h1", missing=True, error="not signed"), "not signed"),
+        (minions.Reply(minion="h1", error="no room"), "no room"),
+    ],
+)
+def test_a_reply_without_an_answer_has_a_reason(reply, reason):
+    assert reply.reason == reason
+
+
+def test_a_hosts_error_keeps_its_class_and_a_missing_function_its_remedy():
+    def replied(**fields):
+        answer = signed.SignedAnswer(minion="h 1", about="1", fun="virt.x", retcode=1, **fields)
+        return hearing.reply_from_answer(answer)
+
+    assert replied(why="no room", kind="ReservationRefused").kind == "ReservationRefused"
+    assert replied(value={"error": "no room", "kind": "ReservationRefused"}).kind
+    assert replied(value={"error": "no room", "kind": ["odd"]}).kind == ""
+    missing = replied(why="'virt.x' is not available.", kind="FunctionMissing")
+    assert missing.error.endswith("older version of Salt Virt; run: salt 'h 1' saltutil.sync_all")
+
+
 def test_a_reply_is_what_its_exit_code_says():
     good = hearing.reply_from_answer(signed.SignedAnswer(minion="h", about="1", value={"a": 1}))
     bad = hearing.reply_from_answer(
@@ -101,7 +126,7 @@ def test_a_list_of_minions_names_the_one_without_an_accepted_key(opts, listed, s
     cloud = Cloud(opts=opts, settings=settings, progress=lambda *_args, **_figures: None)
 
     with pytest.raises(BadArgument, match=f"where: '{listed}' {said}"):
-        inventory.hosts(cloud, where=listed)
+        inventory.narrow(cloud, inventory.all_hosts(cloud), listed)
 
 
 def test_a_key_is_accepted_for_one_id_and_taken_back(opts):
@@ -247,7 +272,7 @@ AT_IT = {"jid": "1"}
 @pytest.mark.parametrize(
     ("find_job", "is_late", "words"),
     [
-        ({"value": AT_IT}, True, "hyper1 was still at virt.init after 0.2 s, which is our limit"),
+        ({"value": AT_IT}, True, "hyper1 still ran virt.init after 0.2 s, the limit"),
         ({"missing": True}, False, "hyper1 does not answer; see: salt hyper1 test.ping"),
         ({"value": {}}, False, "hyper1 has ended virt.init, but its answer did not come"),
     ],

@@ -7,7 +7,9 @@ import time
 import pytest
 from saltvirt.cluster.inventory import inventory, lastseen
 from saltvirt.cluster.inventory.lastseen import ReportedNames
+from saltvirt.cluster.inventory.locate import locate
 from saltvirt.cluster.inventory.presence import VmPresence, find_hosts
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.core.errors import NameTaken, NoSuchVm
 from saltvirt.core.salt import compat
 
@@ -18,25 +20,29 @@ HERE = {"hyper1": ["db", "web"], "hyper2": ["mail"]}
     ("heard", "after"),
     [
         (ReportedNames(), HERE),
-        (ReportedNames(whole={"hyper1": ["web"]}), {"hyper1": ["web"], "hyper2": ["mail"]}),
-        (ReportedNames(whole={"hyper1": []}), {"hyper2": ["mail"]}),
-        (ReportedNames(whole={"hyper3": {"web": 1}}), {**HERE, "hyper3": ["web"]}),
-        (ReportedNames(whole={h: ["web"] for h in HERE}), {"hyper1": ["web"], "hyper2": ["web"]}),
+        (ReportedNames(names_by_host={"hyper1": ["web"]}), {"hyper1": ["web"], "hyper2": ["mail"]}),
+        (ReportedNames(names_by_host={"hyper1": []}), {"hyper2": ["mail"]}),
+        (ReportedNames(names_by_host={"hyper3": {"web": 1}}), {**HERE, "hyper3": ["web"]}),
         (
-            ReportedNames(name="db", one={"hyper1": VmPresence()}),
+            ReportedNames(names_by_host={h: ["web"] for h in HERE}),
+            {"hyper1": ["web"], "hyper2": ["web"]},
+        ),
+        (
+            ReportedNames(name="db", presence_by_host={"hyper1": VmPresence()}),
             {"hyper1": ["web"], "hyper2": ["mail"]},
         ),
         (
-            ReportedNames(name="db", one={"hyper2": VmPresence(state="running")}),
+            ReportedNames(name="db", presence_by_host={"hyper2": VmPresence(state="running")}),
             {"hyper1": ["db", "web"], "hyper2": ["db", "mail"]},
         ),
         (
             ReportedNames(
-                name="db", one={"hyper2": VmPresence(state="shutdown", moved_to="hyper1")}
+                name="db",
+                presence_by_host={"hyper2": VmPresence(state="shutdown", moved_to="hyper1")},
             ),
             HERE,
         ),
-        (ReportedNames(whole={"hyper3": ["x" * 64, "", 7]}), HERE),
+        (ReportedNames(names_by_host={"hyper3": ["x" * 64, "", 7]}), HERE),
     ],
 )
 def test_a_live_answer_is_taken_and_who_is_silent_keeps_what_it_had(heard, after):
@@ -54,7 +60,10 @@ def test_a_move_puts_a_name_on_one_host():
 def test_a_host_that_makes_names_up_fills_no_disk():
     many = [f"vm{n}" for n in range(100_000)]
 
-    assert len(lastseen.merge_report({}, ReportedNames(whole={"hyper1": many}))["hyper1"]) <= 4096
+    assert (
+        len(lastseen.merge_report({}, ReportedNames(names_by_host={"hyper1": many}))["hyper1"])
+        <= 4096
+    )
 
 
 def test_one_that_is_on_its_way_is_not_there_twice():
@@ -84,8 +93,8 @@ def test_a_name_that_a_silent_host_has_is_not_given_away(cloud, command):
         getattr(cloud, command)("web")
 
     assert str(caught.value) == (
-        f"VM 'web' was on {host} (does not answer) when it was last asked; wait until it can be "
-        "asked, or, if you know that the VM is not there any more, give force=True"
+        f"VM 'web' may be on {host} (does not answer); try again when {host} can be asked, or, if "
+        "you know that the VM is not there any more, give force=True"
     )
     assert cloud.init("db", image=None)["host"] != host
 
@@ -100,7 +109,7 @@ def test_a_name_that_a_silent_host_has_is_not_free_as_another_had_it_meanwhile(c
     # One that was wrong is removed there, or a host has only claimed it.
     cloud.hosts.remove("hyper3", "web")
 
-    with pytest.raises(NameTaken, match=f"was on {host} "):
+    with pytest.raises(NameTaken, match=f"may be on {host} "):
         cloud.init("web", image=None)
 
 
@@ -109,12 +118,12 @@ def test_a_vm_that_a_survey_has_seen_is_hinted_at_too(cloud):
     inventory.overview(cloud.master, "virt.full_info")
     cloud.hosts.silence("hyper3")
 
-    with pytest.raises(NameTaken, match="was on hyper3"):
+    with pytest.raises(NameTaken, match="may be on hyper3"):
         cloud.init("web", image=None)
     with pytest.raises(NoSuchVm, match="not asked: hyper3; it was last seen on hyper3"):
-        inventory.locate(cloud.master, "web")
-    with pytest.raises(NoSuchVm, match=r"not asked: hyper3\)"):
-        inventory.locate(cloud.master, "other")
+        locate(cloud.master, "web", Purpose.ACT)
+    with pytest.raises(NoSuchVm, match=r"not asked: hyper3 \(does not answer\)"):
+        locate(cloud.master, "other", Purpose.ACT)
 
 
 def test_a_duplicate_that_was_forced_is_named_and_not_started(cloud):
@@ -127,7 +136,7 @@ def test_a_duplicate_that_was_forced_is_named_and_not_started(cloud):
 
     assert found.beside() == {"duplicates": {"web": ["hyper1", "hyper2"]}}
     for command in (
-        lambda: inventory.locate(cloud.master, "web"),
+        lambda: locate(cloud.master, "web", Purpose.ACT).host,
         lambda: cloud.init("web"),
         lambda: cloud.purge("web"),
     ):
@@ -142,14 +151,14 @@ def test_a_vm_that_moves_is_not_a_duplicate(cloud):
     cloud.hosts.put("hyper2", "web", "paused", building=True)
 
     assert inventory.overview(cloud.master, "virt.full_info").beside() == {}
-    assert inventory.locate(cloud.master, "web") == "hyper1"
+    assert locate(cloud.master, "web", Purpose.ACT).host == "hyper1"
 
 
 def test_a_host_that_was_taken_out_of_the_cloud_holds_no_names(cloud, opts):
     lastseen.record_move(opts, "web", "hyper9")
     compat.KeyStore(opts).accept("hyper9", "a key")
 
-    with pytest.raises(NameTaken, match="was on hyper9 "):
+    with pytest.raises(NameTaken, match="may be on hyper9 "):
         cloud.init("web", image=None)
     compat.KeyStore(opts).discard("hyper9")
     assert cloud.init("web", image=None)["host"] == "hyper1"
@@ -165,10 +174,10 @@ def test_what_is_purged_is_hinted_at_no_more(cloud, opts):
 
 def test_hints_are_written_only_when_they_change(opts):
     heard = ReportedNames(
-        whole={f"hyper{h}": [f"vm{h}-{n}" for n in range(20)] for h in range(1000)}
+        names_by_host={f"hyper{h}": [f"vm{h}-{n}" for n in range(20)] for h in range(1000)}
     )
     lastseen.refresh(opts, heard)
-    path = lastseen._path(opts)
+    path = lastseen._file(opts).path
     before, begin = path.stat(), time.process_time()
 
     lastseen.refresh(opts, heard)
@@ -203,20 +212,20 @@ def test_surveys_at_once_lose_nothing(opts):
 )
 def test_hints_that_cannot_be_read_stop_nothing(opts, caplog, text):
     lastseen.record_move(opts, "web", "hyper1")
-    lastseen._path(opts).write_text(text)
+    lastseen._file(opts).path.write_text(text)
 
     assert lastseen.find_hosts(opts, "web") == []
     assert "it is written anew" in caplog.text
     lastseen.record_move(opts, "web", "hyper1")
-    assert json.loads(lastseen._path(opts).read_text())["hosts"] == {"hyper1": ["web"]}
+    assert json.loads(lastseen._file(opts).path.read_text())["hosts"] == {"hyper1": ["web"]}
 
 
 def test_hints_that_cannot_be_written_stop_nothing(opts, caplog):
-    lastseen._path(opts).parent.write_text("a file where the folder should be")
+    lastseen._file(opts).path.parent.write_text("a file where the folder should be")
 
     lastseen.record_move(opts, "web", "hyper1")
 
-    assert "cannot note in" in caplog.text
+    assert "cannot be written" in caplog.text
 
 
 @pytest.mark.parametrize(("force", "unasked"), [(False, ["hyper3"]), (True, [])])

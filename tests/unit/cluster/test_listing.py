@@ -41,13 +41,11 @@ class Hosts:
         self.asked.append((fun, sorted(targets)))
         replies = {host: self._reply(host, fun, arg, kwarg or {}) for host in sorted(targets)}
         for host in filter(replies.get, self.comes):
-            if cloud.heard is not None and not replies[host].missing:
-                cloud.heard(replies[host])
+            if cloud.on_reply is not None and not replies[host].missing:
+                cloud.on_reply(replies[host])
         return replies
 
     def _reply(self, host, fun, arg, kwarg):
-        if fun == "virt.vms" and host in self.old:
-            return minions.Reply(minion=host, error="'virt.vms' is not available.")
         if host in self.silent:
             return minions.Reply(minion=host, missing=True)
         if host in self.odd:
@@ -230,16 +228,6 @@ def test_a_host_that_claims_all_vms_does_not_have_each_asked_for(hosts, cloud, m
     assert len(hosts.asked) <= 21
 
 
-def test_a_host_of_an_older_release_is_named_and_asked_as_before_without_a_filter(hosts, cloud):
-    hosts.old = {"rack1"}
-
-    found = listing.query(cloud, look(name="web*"))
-
-    assert list(found["failed"]) == ["rack1"] and "saltutil.sync_all" in found["failed"]["rack1"]
-    assert "failed" not in listing.query(cloud, look())
-    assert "failed" not in listing.listed(cloud, look(name="web*"))
-
-
 def streamed(function, cloud, **given):
     """Return what a look has printed, and what it returns."""
     lines = []
@@ -301,7 +289,7 @@ def test_the_vms_of_a_host_that_was_shut_out_are_shown_as_they_were_last_seen(
     listing.listed(cloud, listing.Look())
     minionkeys.accept(cloud.opts, "gone", "a key")
     lastseen.refresh(
-        cloud.opts, lastseen.ReportedNames(whole={"gone": ["mail"], "deleted": ["old"]})
+        cloud.opts, lastseen.ReportedNames(names_by_host={"gone": ["mail"], "deleted": ["old"]})
     )
 
     assert listing.listed(cloud, listing.Look())["last_seen"] == {"gone": ["mail"]}

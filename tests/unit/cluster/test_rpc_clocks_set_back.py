@@ -54,5 +54,5 @@ def test_answers_to_pings_that_come_before_a_minion_says_it_has_started_count(mo
     asking._sent.append("1")
 
     assert asking.has_started("web")
-    assert asking._said == {"web"}
+    assert asking._answered == {"web"}
     assert not asking.has_started("web")

@@ -58,7 +58,7 @@ def reply(opts):
 
     def reply(answer):
         heard = replies.ReplyCollector(cloud, "1", ["hyper1"])
-        heard.take(over_the_bus(opts, answer))
+        heard.accept(over_the_bus(opts, answer))
         return heard.reply("hyper1")
 
     return reply
@@ -87,7 +87,7 @@ def test_one_that_salt_has_left_out_is_no_forgery_and_it_is_said_what_helps(repl
     said = reply(packed(DENSE))
 
     assert said.missing and said.error == (
-        "hyper1 has given no answer that is signed (Salt has left it out, as it was larger than "
+        "hyper1 sent no signed answer (Salt has left it out, as it was larger than "
         "max_event_size): raise that option in its minion's configuration and in the master's, "
         "and restart both"
     )
@@ -96,13 +96,13 @@ def test_one_that_salt_has_left_out_is_no_forgery_and_it_is_said_what_helps(repl
 def test_whoever_says_that_another_one_was_left_out_does_not_have_it_passed_over(opts, reply):
     heard = SimpleNamespace(replies=[])
     known = MasterSettings(hypervisors="hyper1")
-    cloud = Cloud(opts=opts, settings=known, progress=print, heard=heard.replies.append)
+    cloud = Cloud(opts=opts, settings=known, progress=print, on_reply=heard.replies.append)
     hearing_ = replies.ReplyCollector(cloud, "1", ["hyper1"])
 
     for forged in ("VALUE_TRIMMED", {"said": "VALUE_TRIMMED", "signature": "x"}):
-        hearing_.take({"id": "hyper1", "return": forged})
-    assert hearing_.left() == {"hyper1"}
-    hearing_.take({"id": "hyper1", "return": packed("true")})
+        hearing_.accept({"id": "hyper1", "return": forged})
+    assert hearing_.pending() == {"hyper1"}
+    hearing_.accept({"id": "hyper1", "return": packed("true")})
 
     assert hearing_.reply("hyper1").value == "true" and len(heard.replies) == 1
 

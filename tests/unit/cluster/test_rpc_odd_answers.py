@@ -94,7 +94,7 @@ def test_a_digest_is_a_text_and_a_state_true_or_false(monkeypatch):
     }
     monkeypatch.setattr(images, "survey_images", lambda *_args: Found())
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
-    monkeypatch.setattr(images.inventory, "hosts", lambda *_args, **_options: ["h2"])
+    monkeypatch.setattr(images.inventory, "all_hosts", lambda _cloud: ["h2"])
     monkeypatch.setattr(images, "act", lambda *_args, **_options: [1])
     monkeypatch.setattr(evacuate, "act", lambda *_args: "on")
     cloud = Cloud(opts={}, settings=MasterSettings(), progress=lambda *_args, **_figures: None)

@@ -195,7 +195,7 @@ def test_the_text_of_an_event_is_not_shown(cloud, caplog):
     hearing = minions.ReplyCollector(master, "1", ["hyper1"])
 
     with caplog.at_level(logging.WARNING):
-        hearing.take({"id": "hyper1", "return": "\x1b[2J", "tag": "\x1b[2J"})
+        hearing.accept({"id": "hyper1", "return": "\x1b[2J", "tag": "\x1b[2J"})
 
     assert "\x1b" not in caplog.text and "passed over" in caplog.text
 
@@ -204,7 +204,7 @@ def test_the_text_of_an_event_is_not_shown(cloud, caplog):
 def test_a_host_without_our_code_is_no_reason_for_a_warning(cloud, caplog, said):
     hearing = minions.ReplyCollector(cloud()[1], "1", ["hyper1"])
     with caplog.at_level(logging.WARNING):
-        hearing.take({"id": "hyper1", "return": said})
+        hearing.accept({"id": "hyper1", "return": said})
     assert ("passed over" in caplog.text) is ("virt.signed" not in said)
 
 
@@ -264,7 +264,10 @@ def test_an_order_that_the_host_had_only_queued_is_said_not_to_have_begun(cloud,
 
     reply = minions.order(master, "hyper1", "virt.init", ["web1"], {})
 
-    assert reply.missing and reply.error == "hyper1 has not begun virt.init, and was told not to"
+    assert (
+        reply.missing
+        and reply.error == "hyper1 has not begun virt.init, and the master withdrew the order"
+    )
 
 
 def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, monkeypatch):

@@ -12,6 +12,8 @@ from salt.exceptions import SaltClientError
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.cluster.rpc import eventbus, minions, replies, unresponsive
 from saltvirt.core.crypto import signed
 from saltvirt.core.errors import NoSuchVm
@@ -304,7 +306,7 @@ def test_to_find_a_vm_a_host_that_may_have_it_too_is_waited_for_long(
     if is_hinted:
         lastseen.record_move(opts, "web", "hyper3")
 
-    assert inventory.locate(cloud(is_reading=False), "web") == "hyper1"
+    assert locate(cloud(is_reading=False), "web", Purpose.ACT).host == "hyper1"
     assert least_s <= bus.now <= most_s
 
 
@@ -313,7 +315,7 @@ def test_a_vm_that_nobody_has_may_be_on_the_silent_one(bus, cloud, is_reading, m
     bus.value = dict.fromkeys(HOSTS, NOT_HERE)
 
     with pytest.raises(NoSuchVm, match="not asked: hyper3"):
-        inventory.locate(cloud(is_reading), "web")
+        locate(cloud(is_reading), "web", Purpose.ACT)
     assert most_s - 1.5 <= bus.now <= most_s
 
 
@@ -321,7 +323,7 @@ def test_a_vm_on_a_host_that_is_slow_is_found_by_what_changes_it(bus, cloud):
     bus.value = {"hyper1": NOT_HERE, "hyper2": NOT_HERE, "hyper3": HERE}
     bus.answers_s["hyper3"] = 8
 
-    assert inventory.locate(cloud(is_reading=False), "web") == "hyper3"
+    assert locate(cloud(is_reading=False), "web", Purpose.ACT).host == "hyper3"
 
 
 def test_who_is_silent_is_said_once_with_for_how_long(bus, cloud, said):
@@ -346,7 +348,7 @@ def test_while_many_answer_it_is_said_how_many_have(bus, cloud, said, monkeypatc
 
     # Whoever takes each answer says it itself.
     taken = []
-    survey(replace(cloud(is_reading=False), heard=taken.append))
+    survey(replace(cloud(is_reading=False), on_reply=taken.append))
     assert [reply.minion for reply in taken] == HOSTS and len(said) == 1
 
 
@@ -359,7 +361,7 @@ def test_after_ten_seconds_it_is_said_who_is_waited_for(bus, cloud, said):
 
 def test_who_answers_again_and_who_is_not_a_host_any_more_is_forgotten(bus, cloud, opts):
     survey(cloud(is_reading=True))
-    path = unresponsive._path(opts)
+    path = unresponsive._file(opts).path
     assert list(json.loads(path.read_text())["since"]) == ["hyper3"]
     bus.answers_s["hyper3"] = 0.1
 
@@ -383,7 +385,7 @@ def test_a_line_of_many_names_some_and_counts_the_others():
 
 
 def test_a_file_that_cannot_be_read_is_written_anew(opts, caplog):
-    path = unresponsive._path(opts)
+    path = unresponsive._file(opts).path
     path.parent.mkdir(parents=True)
     path.write_text("{")
 

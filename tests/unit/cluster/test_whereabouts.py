@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 from playedhosts import HOW
 from saltvirt.cluster import minionkeys, orders
-from saltvirt.cluster.inventory import inventory, lastseen, locate, surveys, whereabouts
+from saltvirt.cluster.inventory import inventory, lastseen, surveys, whereabouts
+from saltvirt.cluster.inventory.locate import locate
 from saltvirt.cluster.inventory.presence import VmPresence
-from saltvirt.cluster.inventory.whereabouts import Whereabouts
+from saltvirt.cluster.inventory.whereabouts import Purpose, Whereabouts
 from saltvirt.cluster.rpc import minions, unresponsive
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 from saltvirt.cluster.rpc.replies import Reply
@@ -44,7 +45,9 @@ def stale(cloud):
 
 
 def known(seen, out_of_reach):
-    return Whereabouts(name="web", seen=seen, out_of_reach=out_of_reach, unasked=out_of_reach)
+    return Whereabouts(
+        name="web", presence_by_host=seen, suspects=out_of_reach, unasked=out_of_reach
+    )
 
 
 @pytest.mark.parametrize("is_removed", [False, True])
@@ -53,7 +56,8 @@ def test_a_host_is_named_only_if_no_other_host_can_have_the_vm(out_of_reach, is_
     for a, b in itertools.product(SIGHTINGS, repeat=2):
         seen = {"a": a, "b": b}
         try:
-            host = whereabouts.host_of(known(seen, out_of_reach), is_removed=is_removed)
+            purpose = Purpose.REMOVE if is_removed else Purpose.ACT
+            host = whereabouts.decide(known(seen, out_of_reach), purpose)
         except NameTaken:
             continue
         except NoSuchVm:
@@ -70,7 +74,7 @@ def test_a_host_is_named_only_if_no_other_host_can_have_the_vm(out_of_reach, is_
 def test_a_silent_host_that_had_nothing_of_the_vm_does_not_count():
     for sighting in SIGHTINGS:
         if sighting.is_trace:
-            assert whereabouts.host_of(known({"a": sighting}, {})) == "a"
+            assert whereabouts.decide(known({"a": sighting}, {}), Purpose.ACT) == "a"
 
 
 @pytest.mark.parametrize(
@@ -78,11 +82,12 @@ def test_a_silent_host_that_had_nothing_of_the_vm_does_not_count():
 )
 def test_the_other_host_of_a_move_on_record_does_not_count_beside_one_that_has_the_vm(ends, left):
     out_of_reach = {"b": "does not answer", "c": "does not answer"}
-    seen = {"a": VmPresence(state="shutdown")}
+    rule, report = whereabouts.RULES[Purpose.ACT], whereabouts.RULES[Purpose.REPORT]
+    vm = replace(known({"a": VmPresence(state="shutdown")}, out_of_reach), move_hosts=ends)
 
-    assert [*whereabouts.outside_move(out_of_reach, seen, ends)] == left
+    assert [*vm.out_of_reach(rule)] == left and vm.out_of_reach(report) == out_of_reach
     arriving = {"a": VmPresence(state="shutdown", building=True)}
-    assert whereabouts.outside_move(out_of_reach, arriving, ends) == out_of_reach
+    assert replace(vm, presence_by_host=arriving).out_of_reach(rule) == out_of_reach
 
 
 # Commands.
@@ -91,18 +96,18 @@ def test_the_other_host_of_a_move_on_record_does_not_count_beside_one_that_has_t
 @pytest.mark.parametrize(
     "act",
     [
-        lambda cloud: inventory.locate(cloud.master, "web"),
-        lambda cloud: locate.locate_for_read(cloud.master, "web"),
+        lambda cloud: locate(cloud.master, "web", Purpose.ACT).host,
+        lambda cloud: locate(cloud.master, "web", Purpose.READ).host,
         lambda cloud: cloud.purge(),
         lambda cloud: cloud.purge(delete_key=False),
-        lambda cloud: locate.confirm(cloud.master, "web", "hyper1"),
+        lambda cloud: locate(cloud.master, "web", Purpose.MOVE, host="hyper1"),
     ],
 )
 def test_nothing_is_done_with_a_stale_definition_while_the_vms_host_is_silent(stale, act):
     with pytest.raises(NameTaken) as caught:
         act(stale)
 
-    assert "'web' was on hyper2 (does not answer" in str(caught.value)
+    assert "'web' was last seen on hyper2 (does not answer" in str(caught.value)
     assert "hyper1 has a VM of that name, too" in str(caught.value)
     assert "if hyper2 never comes back, see docs/maintenance.md" in str(caught.value)
     assert stale.hosts.where("web") == ["hyper1", "hyper2"] and stale.hosts.sent == []
@@ -113,10 +118,10 @@ def test_a_vm_that_runs_where_its_host_answers_is_no_stale_definition(cloud):
     lastseen.record_move(cloud.opts, "web", "hyper2")
     cloud.hosts.silence("hyper2")
 
-    assert inventory.locate(cloud.master, "web") == "hyper1"
-    locate.confirm(cloud.master, "web", "hyper1")
+    assert locate(cloud.master, "web", Purpose.ACT).host == "hyper1"
+    locate(cloud.master, "web", Purpose.MOVE, host="hyper1")
     # But its key may be that of the other one.
-    with pytest.raises(NameTaken, match="was on hyper2"):
+    with pytest.raises(NameTaken, match="was last seen on hyper2"):
         cloud.purge()
 
 
@@ -126,7 +131,7 @@ def test_a_vm_that_was_last_seen_where_it_is_does_not_wait_for_an_unrelated_host
     inventory.overview(cloud.master, "virt.host_info")
     cloud.hosts.silence("hyper2")
 
-    assert inventory.locate(cloud.master, "web") == "hyper1"
+    assert locate(cloud.master, "web", Purpose.ACT).host == "hyper1"
     assert cloud.purge() == {"hyper1": {"web": "purged"}}
 
 
@@ -134,16 +139,16 @@ def test_a_host_that_is_no_minion_of_this_master_any_more_is_given_up(stale, mon
     compat.KeyStore(stale.opts).discard("hyper2")
     monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["hyper1", "hyper3"])
 
-    assert inventory.locate(stale.master, "web") == "hyper1"
+    assert locate(stale.master, "web", Purpose.ACT).host == "hyper1"
 
 
 def test_for_how_long_the_host_is_silent_is_said(stale):
     unresponsive.record_silence(stale.opts, ["hyper2"], ["hyper2"], lambda _host: True)
-    path = unresponsive._path(stale.opts)
+    path = unresponsive._file(stale.opts).path
     path.write_text(json.dumps({"version": 1, "since": {"hyper2": time.time() - 7201}}))
 
-    with pytest.raises(NameTaken, match=r"on hyper2 \(does not answer, for 2 h\) when"):
-        inventory.locate(stale.master, "web")
+    with pytest.raises(NameTaken, match=r"on hyper2 \(does not answer, for 2 h\), and hyper1"):
+        locate(stale.master, "web", Purpose.ACT)
 
 
 @pytest.mark.parametrize("source", ["hyper1", "hyper2"])
@@ -153,7 +158,7 @@ def test_the_silent_host_of_a_move_that_is_not_over_does_not_count(stale, source
         orders.begin_move(held, "t1", MoveOrderFacts(source=source, target=target))
 
     # The host's own record says whether the VM may be used there.
-    assert inventory.locate(stale.master, "web") == "hyper1"
+    assert locate(stale.master, "web", Purpose.ACT).host == "hyper1"
 
 
 # Answers that are none.
@@ -163,7 +168,7 @@ def test_the_silent_host_of_a_move_that_is_not_over_does_not_count(stale, source
     ("reply", "reason"),
     [
         (Reply(minion="b", error="libvirt does not answer at qemu:///system"), "libvirt does not"),
-        (Reply(minion="b", missing=True, error="b has given no answer that is signed"), "signed"),
+        (Reply(minion="b", missing=True, error="b sent no signed answer"), "signed"),
         (Reply(minion="b", value={"state": ["up"]}), "b answers virt.presence with"),
         (Reply(minion="b", missing=True), "does not answer"),
     ],
@@ -184,10 +189,10 @@ def test_why_a_host_cannot_say_is_told(cloud, monkeypatch, reply, reason):
     word = reason.replace("b answers", "hyper2 answers")
 
     with pytest.raises(NoSuchVm, match=rf"last seen on hyper2\); hyper2 \(.*{word}"):
-        inventory.locate(cloud.master, "web")
+        locate(cloud.master, "web", Purpose.ACT)
     cloud.hosts.put("hyper1", "web", state="shutdown")
-    with pytest.raises(NameTaken, match=rf"was on hyper2 \(.*{word}"):
-        inventory.locate(cloud.master, "web")
+    with pytest.raises(NameTaken, match=rf"was last seen on hyper2 \(.*{word}"):
+        locate(cloud.master, "web", Purpose.ACT)
 
 
 def test_a_kept_definition_is_not_purged_while_a_host_that_may_have_the_vm_is_silent(cloud):
@@ -197,7 +202,7 @@ def test_a_kept_definition_is_not_purged_while_a_host_that_may_have_the_vm_is_si
     with pytest.raises(HostCommandFailed, match="only kept its definition"):
         cloud.purge()
     with pytest.raises(NameTaken, match="moved to hyper2, and hyper1 only kept its definition"):
-        inventory.locate(cloud.master, "web")
+        locate(cloud.master, "web", Purpose.ACT)
 
 
 def test_a_survey_says_why_a_silent_host_counts_as_silent():
@@ -231,14 +236,14 @@ def test_an_evacuation_leaves_a_stale_definition_where_it_is(doubled, master):
     with pytest.raises(evacuate.NotAllMoved) as caught:
         evacuate.evacuate(master, "h1", **HOW)
 
-    assert plan["moves"] == {"db": "h3"} and "was on h2" in plan["stays"]["web"]
+    assert plan["moves"] == {"db": "h3"} and "was last seen on h2" in plan["stays"]["web"]
     assert caught.value.table["moved"] == {"db": "h3"}
-    assert "was on h2 (does not answer" in caught.value.table["failed"]["web"]
+    assert "was last seen on h2 (does not answer" in caught.value.table["failed"]["web"]
     assert doubled.where("web") == ["h1", "h2"]
 
 
 def test_a_move_to_a_named_host_asks_the_host_that_had_the_vm(doubled, master):
-    with pytest.raises(NameTaken, match="was on h2"):
+    with pytest.raises(NameTaken, match="was last seen on h2"):
         migrate.migrate(master, "web", "h3", {}, "h1")
     doubled.silent.clear()
     with pytest.raises(NameTaken, match="is on h1 and h2"):
@@ -257,7 +262,7 @@ def test_a_target_that_has_taken_nothing_is_no_place_where_the_vm_was_last_seen(
     two.put("web", "h1", state="shutdown")
     two.swallows.add("h2")
     # A look while it was on its way has seen it there.
-    seen = lastseen.ReportedNames(whole={"h1": ["web"], "h2": ["web"]})
+    seen = lastseen.ReportedNames(names_by_host={"h1": ["web"], "h2": ["web"]})
     two.after["h1", "virt.migrate"] = lambda: lastseen.refresh(master.opts, seen)
 
     with pytest.raises(moveexecutor.MoveFailed, match="on h1 as before"):
@@ -274,6 +279,6 @@ def test_a_key_is_not_submitted_by_one_host_for_the_vm_of_another(cloud):
     with pytest.raises(NameTaken, match="is on hyper2, and not on hyper1"):
         authorization.grant(cloud.master, "web", "hyper1", **given)
     cloud.hosts.silence("hyper2")
-    with pytest.raises(NameTaken, match="was on hyper2 .*give replace=True"):
+    with pytest.raises(NameTaken, match="may be on hyper2 .*give replace=True"):
         authorization.grant(cloud.master, "web", "hyper1", **given)
     assert authorization.list_unused(cloud.opts) == {}

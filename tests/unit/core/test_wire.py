@@ -12,9 +12,11 @@ import told
 from hypothesis import given, strategies
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, presence
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.cluster.rpc import minions
 from saltvirt.core import wire
-from saltvirt.core.errors import BadArgument, MasterError, NoHostFits
+from saltvirt.core.errors import BadArgument, MasterError, NoHostFits, NoSuchVm
 from saltvirt.core.journal.movefacts import EvacuatedFacts, Noted
 from saltvirt.core.model import Evaluation
 from saltvirt.core.options.config import HostSettings
@@ -238,7 +240,7 @@ def test_a_host_that_cannot_be_read_could_not_be_asked(
     found = inventory.survey(cloud, replies, fun, ["web1"])
 
     assert list(found.answers) == ["h1"] and list(found.failed) == ["h2"]
-    assert found.said == {"h1": whole}
+    assert found.raw_answers == {"h1": whole}
     assert f"h2 answers {fun} with something" in found.failed["h2"]
     assert f"{where} {how}" in found.failed["h2"] and "\n" not in found.failed["h2"]
 
@@ -302,9 +304,9 @@ def test_a_host_whose_presence_cannot_be_read_may_have_the_vm(monkeypatch, opts)
 
     found = inventory.survey(Cloud.of(opts), replies, "virt.presence", ["web1"])
 
-    assert presence.from_presence(found.answers).keys() == {"h1"}
-    with pytest.raises(inventory.NoSuchVm, match=r"on any of 1 hypervisor .*\(not asked: h2"):
-        inventory.host_from_survey(Cloud.of(opts), found, "web1")
+    assert presence.from_answers(found.answers, "web1").keys() == {"h1"}
+    with pytest.raises(NoSuchVm, match=r"on any of 1 hypervisor .*\(not asked: h2"):
+        locate(Cloud.of(opts), "web1", Purpose.ACT, survey=found)
 
 
 def moved_by(monkeypatch, said):

@@ -171,8 +171,8 @@ class Hosts:
         try:
             self.does[fun](host, *arg, **(kwarg or {}))
         except (hostbuild.VirtError, ValueError) as error:
-            said = error.to_dict() if isinstance(error, hostbuild.VirtError) else {}
-            return minions.Reply(minion=host, value=said, error=str(error))
+            kind = type(error).__name__
+            return minions.Reply(minion=host, value={}, error=str(error), kind=kind)
         return silent if self.is_silent(host) else minions.Reply(minion=host, value=True)
 
 

@@ -282,9 +282,9 @@ class Edge:
     def collect(self, _local, hearing, deadline, watch=None):
         """Stand for ``minions.collect``."""
         with self.lock:
-            for host in sorted(hearing.wanted - set(hearing.replies)):
+            for host in sorted(hearing.hosts - set(hearing.replies)):
                 self._hear(host, hearing, watch)
-            if hearing.left():
+            if hearing.pending():
                 self.now = max(self.now, deadline) + 0.01
 
     def _hear(self, host, hearing, watch):
@@ -311,7 +311,7 @@ class Edge:
             tag = f"salt/{fun.replace('.', '/')}"
             event = {**said, "about": tag, "fun": "", "value": {**FIGURES, "name": self.name}}
             watch(tag, {"id": host, "data": self._packed(event, changes)})
-        hearing.take({"id": host, "return": self._packed(said, changes)})
+        hearing.accept({"id": host, "return": self._packed(said, changes)})
 
     def _packed(self, said, changes):
         text, raw = mutated(said, changes)

@@ -6,7 +6,7 @@ import told
 from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.rpc import hostcommands, minions
 from saltvirt.core import wire
-from saltvirt.core.errors import NoSuchVm, VirtError
+from saltvirt.core.errors import FunctionMissing, NoSuchVm, VirtError, VmIncomplete
 from saltvirt.core.protocol import effects as parts
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.migration.master import moveexecutor, notesignatures
@@ -15,6 +15,7 @@ from test_generation import said_of
 # How a host is emptied, if nothing else is asked.
 HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 _COMING = ("preparing", "ready")
+_IN_HOST_INFO = ("state", "affinity", "anti_affinity")
 SILENT = "{0} does not answer; see: salt {0} test.ping"
 
 
@@ -227,7 +228,7 @@ class Cloud:
         try:
             value = does(host, *arg, **kwarg)
         except VirtError as error:
-            return minions.Reply(minion=host, error=str(error))
+            return minions.Reply(minion=host, error=str(error), kind=type(error).__name__)
         self.after.get((host, label), lambda: None)()
         is_unheard = (host, label, "the answer") in self.silent
         return missing if is_unheard else minions.Reply(minion=host, value=value)
@@ -237,6 +238,8 @@ class Cloud:
             return self._does(host, fun, arg, kwarg)
         except hostcommands.HostCommandFailed as error:
             return minions.Reply(minion=host, error=str(error).removeprefix(f"{host}: "))
+        except (FunctionMissing, VmIncomplete) as error:
+            return minions.Reply(minion=host, error=str(error), kind=type(error).__name__)
 
     def ask(self, _cloud, targets, fun, arg=(), kwarg=None, **_options):
         """Stand for ``minions.ask``."""
@@ -253,7 +256,7 @@ class Cloud:
             **said_of(13),
             "tags": self.tags.get(host, {}),
             "vms": {
-                name: {**told.VM, **{key: about[key] for key in ("affinity", "anti_affinity")}}
+                name: {**told.VM, **{key: about[key] for key in _IN_HOST_INFO}}
                 for name, about in self.hosts[host].items()
             },
             "building": self.building.get(host, []),

@@ -60,7 +60,7 @@ def release(text):
 
 def unheard(said=None, why=None, **grains):
     """Return what has hyper1 give no signed answer, and say something unsigned."""
-    why = why or (f"hyper1 has given no answer that is signed ({said})" if said else None)
+    why = why or (f"hyper1 sent no signed answer ({said})" if said else None)
 
     def plant(setup):
         setup.replies["hyper1"] = minions.Reply(minion="hyper1", missing=True, error=why)
@@ -221,7 +221,7 @@ PLANTED = {
         *("salt-release", "hyper1", NEEDED, "update salt-minion"),
     ),
     "unsigned": (
-        unheard("{'code': 'x'}", why="hyper1 has given no answer that is signed"),
+        unheard("{'code': 'x'}", why="hyper1 sent no signed answer"),
         *("not-checked", "hyper1", NEEDED, "virt.setup_facts"),
     ),
     "a release without it": (fails(NOT_LOADED), "modules", "hyper1", NEEDED, "sync_all"),

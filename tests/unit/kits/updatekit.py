@@ -69,7 +69,7 @@ CALLS = [
     ),
     (
         {"cpu": {"vcpus": {0: {"enabled": True}, 1: {"enabled": False}}, "current": 1}},
-        lambda said: len(said.vcpus.listed) == 2,
+        lambda said: len(said.vcpus.states) == 2,
     ),
     (
         {"cpu": {"numa": {0: {"cpus": "0", "memory": "256m"}, 1: {"cpus": "1", "memory": 256}}}},

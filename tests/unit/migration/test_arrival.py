@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from saltvirt.core import filecontent, wire
-from saltvirt.core.errors import ReservationRefused, VirtError
+from saltvirt.core.errors import ReservationRefused, VirtError, VmIncomplete
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import departedvms
 from saltvirt.libvirt.domains import lifecycle
@@ -236,7 +236,7 @@ def test_a_vm_that_has_not_come_whole_is_refused_for_good(end, conn, moving, har
     noted = come(end, conn, moving)
     harm(Path(moving.disks[0].path))
 
-    with pytest.raises(MigrationFailed, match=f"has not come here whole: .*web1_0.raw {why}"):
+    with pytest.raises(VmIncomplete, match=f"has not come here whole: .*web1_0.raw {why}"):
         end.step("arrive", is_handed=False, noted=noted)
     assert end.phase("arrival") == "refused"
 
@@ -252,7 +252,7 @@ def test_a_disk_that_cannot_be_read_has_not_come_whole(end, conn, moving, monkey
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr("saltvirt.core.filecontent.digest", fail)
-    with pytest.raises(MigrationFailed, match="not come here whole: .*cannot be read .Input"):
+    with pytest.raises(VmIncomplete, match="not come here whole: .*cannot be read .Input"):
         end.step("arrive", is_handed=True, noted=noted)
 
 
@@ -261,7 +261,7 @@ def test_a_vm_that_ran_here_is_not_refused(end, conn, moving):
     noted = come(end, conn, moving)
     change(Path(moving.disks[0].path))
 
-    with pytest.raises(MigrationFailed, match="has not come here whole"):
+    with pytest.raises(VmIncomplete, match="has not come here whole"):
         end.step("arrive", is_handed=True, noted=noted)
     assert end.phase("arrival") == "ready"
 
@@ -301,7 +301,7 @@ def test_a_copy_that_is_smaller_has_not_come_whole(end, conn, live, number):
     end.define(conn, "web1", live.uuid, paths=[disk.path for disk in live.disks])
     resize(live.disks[number], 7 * 2**20)
 
-    with pytest.raises(MigrationFailed, match=f"its disk .*_{number}.raw has 7340032 bytes, not 8"):
+    with pytest.raises(VmIncomplete, match=f"its disk .*_{number}.raw has 7340032 bytes, not 8"):
         end.step("arrive", is_handed=True)
     assert end.phase("arrival") == "ready"
 
@@ -312,7 +312,7 @@ def test_a_copy_whose_header_is_cut_off_has_not_come_whole(end, conn, live):
     with open(live.disks[1].path, "r+b") as handle:
         handle.truncate(50)
 
-    with pytest.raises(MigrationFailed, match="its disk .*_1.raw cannot be read"):
+    with pytest.raises(VmIncomplete, match="its disk .*_1.raw cannot be read"):
         end.step("arrive", is_handed=True)
 
 
@@ -363,7 +363,7 @@ def test_a_place_is_made_for_what_its_firmware_noted(end, conn, moving):
     assert nvram.stat().st_size == 8192 and nvram.stat().st_mode & 0o777 == 0o600
     noted = come(end, conn, moving)
     nvram.unlink()
-    with pytest.raises(MigrationFailed, match="its file .*web1_VARS.fd is missing"):
+    with pytest.raises(VmIncomplete, match="its file .*web1_VARS.fd is missing"):
         end.step("arrive", is_handed=False, noted=noted)
 
 

@@ -7,7 +7,8 @@ import threading
 import pytest
 from playedhosts import HOW, SILENT, clouds, table
 from saltvirt.cluster.cloud import Cloud as Master
-from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.core.errors import BadArgument, VirtError
 from saltvirt.migration.master import evacuate, migrate, parallelmoves
 from saltvirt.vm.create.master import hostbuild
@@ -52,7 +53,7 @@ def test_nobody_guesses_where_a_vm_is_while_its_host_is_silent(cloud, opts):
     three.put("web1", "h1")
     three.silent.add("h3")
     master = Master(opts=opts, settings=three, progress=lambda *_args, **_figures: None)
-    there = inventory.survey_for_vm(master, "web1")
+    there = locate(master, "web1", Purpose.REPORT)
 
     assert parallelmoves._find_arrival(there, "h3") is None
     assert parallelmoves._find_arrival(there, "h2") == "h1"

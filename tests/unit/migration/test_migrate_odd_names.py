@@ -63,7 +63,7 @@ def test_a_name_leads_to_no_file_of_another_folder(master, tmp_path):
     other.parent.mkdir(parents=True, exist_ok=True)
     other.write_text("{}")
 
-    with orders.opened(master.opts, "../x", is_there=True) as order:
+    with orders.opened(master.opts, "../x") as order:
         assert order.record is None
 
     assert other.exists()

@@ -2,7 +2,7 @@
 
 import pytest
 from saltvirt.cluster import minionkeys, orders
-from saltvirt.core.errors import MasterError, VirtError
+from saltvirt.core.errors import MasterError, VmIncomplete
 from saltvirt.migration.master import migrate, recovery, settle
 
 PLANNED = {"target": "h2", "autostart": True, "was": True}
@@ -101,7 +101,7 @@ def test_what_has_not_come_whole_is_given_up_with_its_source_by_force(two, maste
     two.put("web", "h2", state="shutdown")
 
     def refuse():
-        raise VirtError("VM 'web' has not come here whole: /srv/web.raw is missing")
+        raise VmIncomplete("VM 'web' has not come here whole: /srv/web.raw is missing")
 
     two.before["h2", "virt.migrate_step arrive"] = refuse
     with pytest.raises(

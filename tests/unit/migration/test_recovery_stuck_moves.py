@@ -2,7 +2,7 @@
 
 import pytest
 from saltvirt.cluster import orders
-from saltvirt.core.errors import VirtError
+from saltvirt.core.errors import VirtError, VmIncomplete
 from saltvirt.core.journal import records
 from saltvirt.migration.master import migrate, moveexecutor, recovery, settle
 
@@ -30,7 +30,7 @@ def test_what_has_come_and_is_not_whole_goes_by_force_alone(two, master, source)
     two.put("web", "h2", state="shutdown")
 
     def refuse():
-        raise VirtError("VM 'web' has not come here whole: its file /srv/web.raw is missing")
+        raise VmIncomplete("VM 'web' has not come here whole: its file /srv/web.raw is missing")
 
     two.before["h2", "virt.migrate_step arrive"] = refuse
 

@@ -63,7 +63,9 @@ def test_the_host_that_is_authorized_has_its_key_accepted_once(opts, token):
     submit(opts, given)
 
     assert compat.KeyStore(opts).read("web1") == ("accepted", PUBLIC)
-    with pytest.raises(MasterError, match="nobody authorized hyper1 .* or it was used already"):
+    with pytest.raises(
+        MasterError, match="hyper1 is not authorized .* or has used its authorization"
+    ):
         submit(opts, given)
 
 
@@ -71,7 +73,7 @@ def test_the_host_that_is_authorized_has_its_key_accepted_once(opts, token):
     ("change", "why"),
     [
         ({"host": "hyper2"}, "hyper2 may not submit a key of 'web1': another host may"),
-        ({"name": "web2"}, "nobody authorized hyper1 to submit a key of 'web2'"),
+        ({"name": "web2"}, "hyper1 is not authorized to submit a key of 'web2'"),
         ({"name": "../web1"}, "cannot name a VM"),
         ({"now": 1e12}, "too late"),
         ({"key": "no key"}, "not a public key"),
@@ -121,7 +123,7 @@ def test_an_authorization_can_be_revoked(opts, token):
     authorization.revoke(Cloud.of(opts), "web1")
 
     assert token.sent[-1] == ("hyper1", {"name": "web1", "token": None})
-    with pytest.raises(MasterError, match="nobody authorized"):
+    with pytest.raises(MasterError, match="is not authorized"):
         submit(opts, given)
     with pytest.raises(MasterError, match="no host is authorized"):
         authorization.revoke(Cloud.of(opts), "web1")
@@ -136,7 +138,7 @@ def test_an_authorization_of_a_host_that_is_silent_is_revoked_all_the_same(
     authorization.revoke(Cloud.of(opts), "web1")
 
     assert "hyper1 keeps a token for web1 that is no longer valid" in caplog.text
-    with pytest.raises(MasterError, match="nobody authorized"):
+    with pytest.raises(MasterError, match="is not authorized"):
         submit(opts, given)
 
 
@@ -149,7 +151,7 @@ def test_an_authorization_is_gone_with_the_vm_of_its_host_and_stays_for_another(
     authorization.forget(opts, "web1", "hyper1")
     authorization.forget(opts, "web1", "hyper1")
 
-    with pytest.raises(MasterError, match="nobody authorized"):
+    with pytest.raises(MasterError, match="is not authorized"):
         submit(opts, given)
 
 
@@ -192,7 +194,7 @@ def test_only_a_hypervisor_is_authorized_and_only_as_long_as_it_is_one(opts, tok
 def test_the_master_keeps_no_token_and_logs_none(opts, token, caplog):
     caplog.set_level(logging.DEBUG)
     given = token()
-    (note,) = (authorization._path(opts, "web1").parent).iterdir()
+    (note,) = (authorization._file(opts, "web1").path.parent).iterdir()
 
     assert given not in note.read_text() and note.stat().st_mode & 0o077 == 0
     submit(opts, given)
@@ -232,13 +234,13 @@ def test_the_pillar_answers_in_one_line_and_logs_what_it_refuses(opts, pillar, t
     for words, why in (
         (("hyper2", {}, "web1", PUBLIC, given), "another host may"),
         (("hyper1", {}, "web1", PUBLIC), "wrong token"),  # the call of Salt 3006
-        (("hyper1", {}, "web9", PUBLIC, given), "nobody authorized"),
+        (("hyper1", {}, "web9", PUBLIC, given), "is not authorized"),
     ):
         answer = pillar(*words)["virtkey"]
         assert why in answer["error"] and "\n" not in answer["error"]
         assert answer["error"] in caplog.text
     assert pillar("hyper1", {}, "web1", PUBLIC, given) == {"virtkey": {"web1": True}}
-    assert "used already" in pillar("hyper1", {}, "web1", PUBLIC, given)["virtkey"]["error"]
+    assert "has used its" in pillar("hyper1", {}, "web1", PUBLIC, given)["virtkey"]["error"]
     assert given not in caplog.text
 
 
@@ -293,3 +295,14 @@ def test_what_is_interrupted_before_its_host_has_heard_of_it_is_taken_back(
         token()
 
     assert authorization.list_unused(opts) == {}
+
+
+def test_a_damaged_authorization_lets_no_host_submit_a_key_and_is_revoked(opts, token):
+    given = token()
+    path = authorization._file(opts, "web1").path
+    path.write_text("{")
+
+    with pytest.raises(MasterError, match=f"^{path} cannot be read .*virt.unauthorize web1, then"):
+        submit(opts, given)
+    authorization.revoke(Cloud.of(opts), "web1")
+    assert not path.exists()

@@ -44,8 +44,8 @@ def asked(monkeypatch):
             else:
                 value = pruned(there, arg[0], kwarg.get("step"))
             out[host] = minions.Reply(minion=host, value=value)
-            if cloud.heard is not None:
-                cloud.heard(out[host])
+            if cloud.on_reply is not None:
+                cloud.on_reply(out[host])
         return out
 
     monkeypatch.setattr(minions, "ask", ask)
@@ -98,7 +98,7 @@ def test_where_a_host_does_not_look_once_more_all_is_kept(cloud, asked, monkeypa
     silent = {"hyper3": minions.Reply(minion="hyper3", missing=True)}
     when_looking(monkeypatch, lambda: silent)
 
-    with pytest.raises(MasterError, match="hyper3: no answer within") as caught:
+    with pytest.raises(MasterError, match="hyper3: does not answer") as caught:
         images.prune(cloud, is_dry=False)
 
     assert caught.value.table == {"removed": {"hyper1": {}, "hyper2": {}}}

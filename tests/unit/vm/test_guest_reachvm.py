@@ -1,16 +1,19 @@
 """One VM seen from the master: where it is reached, and what its console says."""
 
+import asloaded
 import fleetkit
 import keypairs
 import pytest
 from saltvirt.cluster import minionkeys
-from saltvirt.cluster.inventory import inventory, lastseen, locate
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 from saltvirt.core.errors import BadArgument, NameTaken, NoSuchVm
 from saltvirt.core.salt import compat
 from saltvirt.core.wire import BadAnswer
-from saltvirt.migration.master import migrate, settle
+from saltvirt.migration.master import migrate
 from saltvirt.vm.guest.master import reachvm
 
 SHOWN = {"cpu": 1, "mem": 1024, "state": "running", "graphics": {}, "disks": {}, "nics": {}}
@@ -140,7 +143,7 @@ def test_the_console_is_shown_wherever_the_vm_is(cloud):
     ("said", "error"),
     [
         (ValueError("no console log of 'web'"), "^hyper2: no console log of 'web'$"),
-        (7, "^hyper2: it did not answer; see: salt hyper2 test.ping$"),
+        (7, "^hyper2: its answer is not text$"),
     ],
 )
 def test_a_console_that_cannot_be_shown_is_one_line(cloud, said, error):
@@ -175,17 +178,17 @@ def test_the_host_that_had_a_vm_is_asked_alone_if_it_has_it_still(cloud, monkeyp
     lastseen.record_move(cloud.opts, "web", "hyper2")
     questions = asked(cloud, monkeypatch)
 
-    assert locate.locate_for_read(cloud.master, "web") == "hyper2"
+    assert locate(cloud.master, "web", Purpose.READ).host == "hyper2"
     assert questions == [("virt.presence", ["hyper2"])]
 
 
 @pytest.mark.parametrize("hinted", [["hyper1"], ["hyper9"], ["hyper1", "hyper2"], []])
 def test_all_are_asked_where_the_hint_is_wrong_or_there_are_more(cloud, monkeypatch, hinted):
     heard = {host: ["web"] for host in hinted}
-    lastseen.refresh(cloud.opts, lastseen.ReportedNames(whole=heard))
+    lastseen.refresh(cloud.opts, lastseen.ReportedNames(names_by_host=heard))
     questions = asked(cloud, monkeypatch)
 
-    assert locate.locate_for_read(cloud.master, "web") == "hyper2"
+    assert locate(cloud.master, "web", Purpose.READ).host == "hyper2"
     assert questions[-1] == ("virt.presence", EVERY)
     assert "hyper1" not in lastseen.find_hosts(cloud.opts, "web")
 
@@ -197,7 +200,7 @@ def test_what_is_not_whole_on_the_host_that_had_it_is_looked_for_everywhere(clou
     lastseen.record_move(cloud.opts, "web", "hyper1")
     cloud.hosts.put("hyper1", "web", **{"state": "shutdown", **more})
 
-    assert locate.locate_for_read(cloud.master, "web") == "hyper2"
+    assert locate(cloud.master, "web", Purpose.READ).host == "hyper2"
 
 
 def test_one_that_does_not_run_where_it_was_may_run_elsewhere(cloud):
@@ -205,7 +208,7 @@ def test_one_that_does_not_run_where_it_was_may_run_elsewhere(cloud):
     cloud.hosts.put("hyper1", "web", state="shutdown")
 
     with pytest.raises(NameTaken, match="'web' is on hyper1 and hyper2"):
-        locate.locate_for_read(cloud.master, "web")
+        locate(cloud.master, "web", Purpose.READ)
 
 
 def test_a_host_that_had_it_and_is_silent_is_named(cloud):
@@ -213,7 +216,7 @@ def test_a_host_that_had_it_and_is_silent_is_named(cloud):
     cloud.hosts.silence("hyper2")
 
     with pytest.raises(NoSuchVm, match="not asked: hyper2; it was last seen on hyper2"):
-        locate.locate_for_read(cloud.master, "web")
+        locate(cloud.master, "web", Purpose.READ)
 
 
 def test_a_host_that_answers_nonsense_is_not_believed(cloud, monkeypatch):
@@ -228,7 +231,7 @@ def test_a_host_that_answers_nonsense_is_not_believed(cloud, monkeypatch):
 
     monkeypatch.setattr(minions, "ask", ask)
 
-    assert locate.locate_for_read(cloud.master, "web") == "hyper2"
+    assert locate(cloud.master, "web", Purpose.READ).host == "hyper2"
 
 
 def test_whoever_changes_a_vm_asks_all_and_hears_of_a_second_one(cloud):
@@ -236,23 +239,34 @@ def test_whoever_changes_a_vm_asks_all_and_hears_of_a_second_one(cloud):
     cloud.hosts.put("hyper3", "web")
 
     with pytest.raises(NameTaken, match="'web' is on hyper2 and hyper3"):
-        inventory.locate(cloud.master, "web")
+        locate(cloud.master, "web", Purpose.ACT)
     assert lastseen.find_hosts(cloud.opts, "web") == ["hyper2", "hyper3"]
     with pytest.raises(NameTaken, match="'web' is on hyper2 and hyper3"):
-        locate.locate_for_read(cloud.master, "web")
+        locate(cloud.master, "web", Purpose.READ)
 
 
 @pytest.mark.parametrize(
-    "read",
+    ("module", "function"),
     [
-        reachvm.vm_info,
-        inventory.locate,
-        lambda cloud, name: migrate.plan(cloud, "web", name),
-        lambda cloud, name: settle.settle_all(cloud, name),
+        ("virt", "start"),
+        ("virt", "purge"),
+        ("virt_vm", "vm_info"),
+        ("virt_vm", "console_log"),
+        ("virt_files", "revert_snapshot"),
+        ("virt_migrate", "migrate"),
+        ("virt_migrate", "settle"),
     ],
 )
-def test_of_a_name_that_salt_reads_as_a_number_no_host_is_asked(cloud, read):
-    cloud.says["virt.presence"] = BadArgument("name: 101 is not text")
+def test_of_a_name_that_salt_reads_as_a_number_no_host_is_asked(cloud, module, function):
+    cloud.says["virt.presence"] = BadArgument("name: a host was asked")
+    runner = asloaded.module(f"_runners/{module}.py", **cloud.opts)
+    runner.__opts__, runner.__context__ = cloud.opts, {}
 
-    with pytest.raises(BadArgument, match="^(name|target): 101 is not text; quote it"):
-        read(cloud.master, 101)
+    answer = getattr(runner, function)(101)
+
+    assert answer["error"].startswith("name: 101 is not text; quote it")
+
+
+def test_a_target_that_salt_reads_as_a_number_is_refused(cloud):
+    with pytest.raises(BadArgument, match="^target: 101 is not text; quote it"):
+        migrate.plan(cloud.master, "web", 101)

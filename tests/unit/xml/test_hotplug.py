@@ -7,7 +7,7 @@ from saltvirt.core.errors import BadArgument
 from saltvirt.core.options.config import HostSettings
 from saltvirt.vm import spec
 from saltvirt.vm.update.host import plan, request
-from saltvirt.xml import parse, to_text
+from saltvirt.xml import element, parse, to_text
 from saltvirt.xml.domain import domain
 
 NAMES = (
@@ -117,7 +117,7 @@ def test_memory_that_cannot_be_is_refused_in_one_line(before, mem, reason):
 def test_a_new_vm_has_what_memory_hotplug_needs(mem, cpu, after, kind):
     given = {"disks": [], "disk": None, "nic": None, "interfaces": [], "seed": False}
     vm = spec.deployment(HostSettings(), "web1", cpu, mem, given).vm
-    made = domain.element(domain.from_call(replace(vm, domain_type=kind, arch="x86_64")))
+    made = element.build(domain.from_call(replace(vm, domain_type=kind, arch="x86_64")))
 
     assert shown(made) == after
     cell = made.find("cpu/numa/cell")

@@ -11,7 +11,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.seeding import credentials
-from saltvirt.xml import METADATA_NS, parse, to_text
+from saltvirt.xml import METADATA_NS, element, parse, to_text
 from saltvirt.xml.domain import disk, domain, metadata
 from saltvirt.xml.edit import copied, newer, readdomain
 
@@ -160,7 +160,7 @@ def test_nothing_in_a_domain_breaks_reading_it(data):
         reader(readdomain.domain(text))
     found = domain.read(readdomain.domain(text))
     # What was read of it can be built, and says the same again.
-    assert domain.read(parse(to_text(domain.element(found)))) == found
+    assert domain.read(parse(to_text(element.build(found)))) == found
 
 
 _NIC = "<interface type='bridge'><mac address='52:54:00:00:00:0{}'/></interface>"
@@ -330,7 +330,7 @@ def test_a_copy_has_all_that_is_its_own_in_place_of_its_sources():
     }
     assert list(copied.describe_shared(parse(text))) == [
         "file system data is not copied",
-        "a serial port or console listens on port 5000: one of them runs at a time",
+        "a serial port or console listens on port 5000: only one of the VMs can run",
     ]
 
 
@@ -363,8 +363,8 @@ def test_a_copy_writes_to_no_file_of_the_host_that_its_source_writes_to():
     assert said.count("/var/log/web1") == 1 and "/run/web1" in said and "/dev/parport0" in said
     assert list(copied.describe_shared(parse(text))) == [
         "shared memory ring is not copied",
-        "QEMU is given /srv/a.ign by <qemu:commandline>, which is not copied",
+        "<qemu:commandline> gives QEMU /srv/a.ign, which is not copied",
     ]
     assert list(copied.obstacles(parse(text))) == []
     disk_ = text.replace("-fw_cfg", "-drive")
-    assert "QEMU is given a disk" in next(copied.obstacles(parse(disk_)))
+    assert "gives QEMU a disk" in next(copied.obstacles(parse(disk_)))

@@ -40,9 +40,9 @@ def test_a_url_is_where_the_medium_is(url, source, host):
     [
         ("nbd://w/a", "nbd://; one of http, https, ftp, ftps, tftp"),
         ("http://u:secret@w/a", "has a user or a password"),
-        ("http://w/", "names no host, or no file there"),
-        ("http:///a", "names no host"),
-        ("http://w:x/a", "is no URL"),
+        ("http://w/", "lacks a host or a path"),
+        ("http:///a", "lacks a host"),
+        ("http://w:x/a", "is not a URL"),
     ],
 )
 def test_what_qemu_could_not_fetch_is_refused(url, why):

@@ -149,11 +149,11 @@ def test_a_change_keeps_what_else_was_defined():
     [
         (("x",), "ptype: 'x'; one of dir, fs"),
         (("dir", "srv"), "target: 'srv' is not an absolute path"),
-        (("dir", "/srv", {"mode": "0999"}), "'0999' is no mode"),
+        (("dir", "/srv", {"mode": "0999"}), "'0999' is not a mode"),
         (("dir", "/srv", {"owner": "root"}), "permissions:owner: 'root' is not a whole number"),
         (("dir", "/srv", {"mod": 1}), "permissions has no argument 'mod'.*did you mean 'mode'"),
         (("dir", "/srv", None, {"hots": 1}), "source has no argument 'hots'"),
-        (("netfs", "/srv", None, {"hosts": ["a:b"]}), "'a:b' is no host with its port"),
+        (("netfs", "/srv", None, {"hosts": ["a:b"]}), "'a:b' is not a host with a port"),
         (("fs", "/srv", None, {"devices": [{"part_separator": True}]}), "has no path"),
         (("rbd", None, None, {"auth": {"username": "u"}}), "give a password, or secret"),
         (("rbd", None, None, {"auth": {"password": "hush"}}), "has no username"),
@@ -214,7 +214,7 @@ def test_a_volume_is_read_as_it_was_asked_for(size, allocation, kind, nocow, bas
 def test_a_volume_is_valid(validate):
     base = {"path": "/srv/base", "format": "raw"}
     whole = storagevolume.from_call(
-        "v1", "8g", type="file", given_permissions=MODE, nocow=True, backing_store=base
+        "v1", "8g", type="file", requested_permissions=MODE, nocow=True, backing_store=base
     )
 
     made = [whole, storagevolume.from_call("v2", 1, format="qcow2")]
@@ -225,7 +225,7 @@ def test_a_volume_is_valid(validate):
     ("given", "why"),
     [
         ({"size": "much"}, "size: 'much' is not a size"),
-        ({"size": 2**63}, "more than libvirt can count"),
+        ({"size": 2**63}, "is above libvirt's limit"),
         ({"type": "x"}, "type: 'x'; one of file, block"),
         ({"nocow": "yes"}, "nocow: 'yes' is neither True nor False"),
         ({"backing_store": {"path": "/x"}}, "its path and its format"),

@@ -228,7 +228,7 @@ def test_every_volume_is_valid(validate, size):
             format=st.sampled_from(["qcow2", "raw", "vmdk", "ext4", "none"]),
             # libvirt's schema has forgotten ploop.
             type=st.sampled_from(sorted({*storagevolume.TYPES} - {"ploop"})),
-            given_permissions=st.sampled_from([MODE, {"mode": "0600"}]),
+            requested_permissions=st.sampled_from([MODE, {"mode": "0600"}]),
             backing_store=st.just({"path": "/srv/base", "format": "qcow2"}),
             nocow=st.booleans(),
         ),

@@ -1,10 +1,10 @@
 """Allow hypervisors, shut them out, and list both."""
 
+import fnmatch
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from fnmatch import filter as matching
 from typing import Any
 
 from saltvirt.ca import store
@@ -113,8 +113,7 @@ def _reissue_certificates(
         error = MasterError(
             f"{' and '.join(ids)}: allowed, and the certificates of "
             f"{' and '.join(sorted(serials_by_host))} that had such a name are revoked, but not "
-            "every "
-            f"other host has heard: {failed}; run salt-run virt_pki.renew"
+            f"every other host was updated: {failed}; run salt-run virt_pki.renew"
         )
         error.table = {
             "allowed": ids,
@@ -139,7 +138,7 @@ def _match_accepted(accepted_ids: Sequence[str], text: str) -> list[str]:
     if membership.is_glob(text):
         matches = [
             minion
-            for minion in matching(accepted_ids, text)
+            for minion in fnmatch.filter(accepted_ids, text)
             if not membership.may_be_planted(minion)
         ]
         if not matches:
@@ -184,7 +183,7 @@ def _refuse_guests(
     ]
     if reasons:
         raise MasterError(
-            f"{'; '.join(reasons)}; a VM is never a hypervisor, so nobody was allowed: name the "
+            f"{'; '.join(reasons)}; a VM is never a hypervisor, so no host was allowed: name the "
             "others"
         )
 
@@ -226,7 +225,7 @@ def disallow(opts: Mapping[str, Any], host_args: Sequence[object], now: datetime
     # Revoked certificates count, too: an interrupted call may not have updated the other hosts.
     if holders is None or not holders.isdisjoint(ids):
         comments_by_host = steps.take(
-            "not every other host has heard", _update_other_hosts, opts, ids
+            "not every other host was updated", _update_other_hosts, opts, ids
         )
     out: dict[str, Any] = {
         "disallowed": disallowed_ids or [],
@@ -299,7 +298,7 @@ def _match_known(
     out: set[str] = set()
     for text in texts:
         if membership.is_glob(text):
-            matches = matching(known_ids, text)
+            matches = fnmatch.filter(known_ids, text)
         else:
             matches = [minion for minion in known_ids if minion.casefold() == text.casefold()]
             # A glob of virt:hypervisors may match a VM that has no key.

@@ -127,13 +127,12 @@ def renew(cloud: Cloud, hosts: Collection[str], now: datetime) -> dict[str, str]
 def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
     """Return the state's comment, and the error if the state failed."""
     if reply.missing:
-        return "", f"no answer within {_APPLY_S} s"
-    if not isinstance(reply.value, dict):
-        return "", reply.error or "its answer cannot be read"
-    state = next(iter(reply.value.values()), None)
+        return "", reply.reason
+    answer = reply.value if isinstance(reply.value, dict) else {}
+    state = next(iter(answer.values()), None)
     comment = state.get("comment") if isinstance(state, dict) else None
     if not isinstance(comment, str):
-        return "", reply.error or "its answer cannot be read"
+        return "", reply.reason or "its answer cannot be read"
     has_done = state and state.get("result") is True and not state.get("unread")
     return (comment, None) if has_done else ("", comment)
 
@@ -183,7 +182,7 @@ def revoke(cloud: Cloud, serial: str, now: datetime) -> dict[str, Any]:
         comments_by_host = apply_keys(cloud, other_hosts)
     except MasterError as failed:
         error = MasterError(
-            f"{serial}: revoked, but not every other host has heard: {failed}; run salt-run "
+            f"{serial}: revoked, but not every other host was updated: {failed}; run salt-run "
             f"virt_pki.revoke {serial} again"
         )
         error.table = {"revoked": [serial], **getattr(failed, "table", {})}

@@ -6,21 +6,15 @@ unresponsive host had a VM, so that the VM's name stays taken. One file has all 
 of names refreshes the file, and writes it only after a change.
 """
 
-import json
-import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from saltvirt.cluster.inventory.presence import VmPresence
-from saltvirt.core import files, locks
 from saltvirt.core.arguments import MAX_NAME
-from saltvirt.core.errors import StorageError
+from saltvirt.core.jsonfile import JsonFile
 
-log = logging.getLogger(__name__)
-
-VERSION = 1
 # A host that invents names must not fill the master's disk.
 _MAX_NAMES_PER_HOST = 4096
 
@@ -32,15 +26,15 @@ class ReportedNames:
     """
     The names in the answers of a survey.
 
-    whole
+    names_by_host
         ``{host: names}`` of hosts that listed all their VMs.
-    one
+    presence_by_host
         ``{host: VmPresence}`` of one name, :attr:`name`.
     """
 
-    whole: dict[str, Collection[str]] = field(default_factory=dict)
+    names_by_host: dict[str, Collection[str]] = field(default_factory=dict)
     name: str = ""
-    one: dict[str, VmPresence] = field(default_factory=dict)
+    presence_by_host: dict[str, VmPresence] = field(default_factory=dict)
 
 
 def merge_report(
@@ -52,9 +46,9 @@ def merge_report(
     A name that another host reports does not change that: it may be another VM, or a lie.
     """
     out = {host: set(names) for host, names in names_by_host.items()}
-    for host, names in report.whole.items():
+    for host, names in report.names_by_host.items():
         out[host] = set(sorted(filter(_is_name, names))[:_MAX_NAMES_PER_HOST])
-    for host, sighting in report.one.items():
+    for host, sighting in report.presence_by_host.items():
         host_names = out.setdefault(host, set())
         (host_names.add if sighting.is_its_own else host_names.discard)(report.name)
     return _sort_names(out)
@@ -80,33 +74,31 @@ def _is_name(name: object) -> bool:
 
 def refresh(opts: Mapping[str, Any], report: ReportedNames) -> None:
     """Update the hints with a survey's answers."""
-    _change(opts, lambda names_by_host: merge_report(names_by_host, report))
+    _file(opts).change(lambda names_by_host: merge_report(names_by_host, report))
 
 
 def record_move(opts: Mapping[str, Any], name: str, host: str) -> None:
     """Record that a VM is on this host, and on no other."""
-    _change(opts, lambda names_by_host: place_name(names_by_host, name, host))
+    _file(opts).change(lambda names_by_host: place_name(names_by_host, name, host))
 
 
 def record_absence(opts: Mapping[str, Any], name: str, host: str) -> None:
     """Record that a host does not have a VM; the hints of other hosts stay."""
-    _change(
-        opts,
+    _file(opts).change(
         lambda names_by_host: merge_report(
-            names_by_host, ReportedNames(name=name, one={host: VmPresence()})
+            names_by_host, ReportedNames(name=name, presence_by_host={host: VmPresence()})
         ),
     )
 
 
 def record_removal(opts: Mapping[str, Any], name: str) -> None:
     """Record that a VM is on no host any more."""
-    _change(opts, lambda names_by_host: place_name(names_by_host, name, None))
+    _file(opts).change(lambda names_by_host: place_name(names_by_host, name, None))
 
 
 def drop_unknown_hosts(opts: Mapping[str, Any], is_host: Callable[[str], bool]) -> None:
     """Drop the hints of hosts that this master does not know any more."""
-    _change(
-        opts,
+    _file(opts).change(
         lambda names_by_host: {
             host: names_by_host[host] for host in names_by_host if is_host(host)
         },
@@ -115,42 +107,20 @@ def drop_unknown_hosts(opts: Mapping[str, Any], is_host: Callable[[str], bool]) 
 
 def find_hosts(opts: Mapping[str, Any], name: str) -> list[str]:
     """Return the hosts on which a VM was last seen."""
-    return [host for host, names in _read(opts).items() if name in names]
+    return [host for host, names in _file(opts).read().items() if name in names]
 
 
 def read_all(opts: Mapping[str, Any]) -> NamesByHost:
     """Return ``{host: names}`` of the VMs that were last seen on each host."""
-    return _read(opts)
+    return _file(opts).read()
 
 
-def _path(opts: Mapping[str, Any]) -> Path:
-    return Path(opts.get("cachedir") or "/nowhere") / "salt-virt" / "hints.json"
-
-
-def _read(opts: Mapping[str, Any]) -> NamesByHost:
-    path = _path(opts)
-    try:
-        content = json.loads(path.read_text())
-        if content["version"] == VERSION:
-            return _sort_names({host: set(names) for host, names in content["hosts"].items()})
-        log.warning("%s is of another version; it is written anew", path)
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
-        log.warning("%s cannot be read (%s); it is written anew", path, exc)
-    return {}
-
-
-def _change(opts: Mapping[str, Any], change: Callable[[NamesByHost], NamesByHost]) -> None:
-    names_by_host = _read(opts)
-    if change(names_by_host) == names_by_host:
-        return
-    path = _path(opts)
-    try:
-        with locks.hold_lock(path.with_suffix(".lock")):
-            # Read again under the lock: another process may have changed the hints.
-            content = {"version": VERSION, "hosts": change(_read(opts))}
-            files.write(path, json.dumps(content, separators=(",", ":")).encode())
-    except (OSError, StorageError) as exc:
-        # The command itself does not need the hints.
-        log.warning("cannot note in %s where VMs are: %s", path, exc)
+def _file(opts: Mapping[str, Any]) -> JsonFile[NamesByHost]:
+    return JsonFile(
+        path=Path(opts.get("cachedir") or "/nowhere") / "salt-virt" / "hints.json",
+        parse=lambda content: _sort_names(
+            {host: set(names) for host, names in content["hosts"].items()}
+        ),
+        plain=lambda names_by_host: {"hosts": names_by_host},
+        empty=dict,
+    )

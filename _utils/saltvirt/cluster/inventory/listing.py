@@ -18,7 +18,6 @@ from saltvirt.placement import fit, shownvms
 from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.shownvms import FoundVms
 
-_OLD = "it has an older version of Salt Virt, which shows all VMs alone: salt {} saltutil.sync_all"
 _T = TypeVar("_T")
 _SortKeys = Mapping[str, Callable[[Any], float]]
 Line = Callable[[Mapping[str, Any]], None]
@@ -73,19 +72,19 @@ class _View:
 
     fun, kwarg
         The function that hosts run, and its arguments.
-    by
-        Sort keys, applied to the result of ``seen``.
-    seen
+    sort_keys
+        Sort keys, applied to the result of ``select``.
+    select
         Selects from a decoded answer; None hides the host.
-    shown
-        Renders the result of ``seen`` for users; receives the raw answer, too.
+    render
+        Renders the result of ``select`` for users; receives the raw answer, too.
     """
 
     fun: str
-    by: _SortKeys
+    sort_keys: _SortKeys
     kwarg: Mapping[str, Any] = field(default_factory=dict)
-    seen: Callable[[Any], Any] = lambda info: info
-    shown: Callable[[Any, Any], Any] = lambda _info, said: said
+    select: Callable[[Any], Any] = lambda info: info
+    render: Callable[[Any, Any], Any] = lambda _info, raw_answer: raw_answer
 
 
 def from_call(
@@ -124,14 +123,14 @@ def _refuse_stream(look: Look, *, is_sorted: bool) -> None:
 def query(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     """Return ``{host: {freecpu, freemem, node_info, vm_info}}``, and what stands beside it."""
 
-    def shown(info: Any, answer: Mapping[str, Any]) -> dict[str, Any]:
+    def render(info: Any, answer: Mapping[str, Any]) -> dict[str, Any]:
         return shownvms.select_vms(answer, info.vm_info)
 
     if look.vms == VmFilter():
-        view = _View(fun="virt.full_info", by=QUERY_SORT_KEYS, shown=shown)
+        view = _View(fun="virt.full_info", sort_keys=QUERY_SORT_KEYS, render=render)
         return _show(cloud, look, view, line)
 
-    def seen(info: FoundVms) -> FoundVms | None:
+    def select(info: FoundVms) -> FoundVms | None:
         # A host of another release may ignore filters that it does not know.
         matching_info = _filter_by_name(info, look.vms)
         return matching_info if matching_info.vm_info or not look.vms.is_narrow else None
@@ -139,9 +138,9 @@ def query(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     view = _View(
         fun="virt.vms",
         kwarg=look.vms.plain(),
-        by=QUERY_SORT_KEYS,
-        seen=seen,
-        shown=shown,
+        sort_keys=QUERY_SORT_KEYS,
+        select=select,
+        render=render,
     )
     return _show(cloud, look, view, line)
 
@@ -162,7 +161,7 @@ def listed(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]
         fun, kwarg = "virt.vms", {**look.vms.plain(), "fields": ["state"]}
     untagged = VmFilter(name=look.vms.name, state=look.vms.state)
 
-    def seen(info: Any) -> dict[str, str] | None:
+    def select(info: Any) -> dict[str, str] | None:
         states_by_name = {
             name: state for name, state in _states(info).items() if untagged.takes(name, state)
         }
@@ -171,9 +170,9 @@ def listed(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]
     view = _View(
         fun=fun,
         kwarg=kwarg,
-        by=_LIST_SORT_KEYS,
-        seen=seen,
-        shown=lambda vms, _answer: _by_state(vms),
+        sort_keys=_LIST_SORT_KEYS,
+        select=select,
+        render=lambda vms, _answer: _by_state(vms),
     )
     return _show(cloud, look, view, line)
 
@@ -195,7 +194,9 @@ def _by_state(vms: Mapping[str, str]) -> dict[str, list[str]]:
 def host_info(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     """Return ``{host: answer of virt.host_info}``, and what stands beside it."""
     view = _View(
-        fun="virt.host_info", by=INFO_SORT_KEYS, shown=lambda _info, answer: look.vms.shown(answer)
+        fun="virt.host_info",
+        sort_keys=INFO_SORT_KEYS,
+        render=lambda _info, answer: look.vms.shown(answer),
     )
     return _show(cloud, look, view, line)
 
@@ -208,17 +209,17 @@ def _show(cloud: Cloud, look: Look, view: _View, line: Line | None) -> dict[str,
         Called for each host as it answers, and for the others at the end.
     """
     survey = _survey(cloud, look, view, line and _stream_replies(view, line))
-    parts_by_host = {host: view.seen(info) for host, info in survey.answers.items()}
+    parts_by_host = {host: view.select(info) for host, info in survey.answers.items()}
     shown_parts = {host: part for host, part in parts_by_host.items() if part is not None}
     hosts = sorted(shown_parts)
     if look.sort != "host":
-        hosts.sort(key=lambda host: -view.by[look.sort](shown_parts[host]))
+        hosts.sort(key=lambda host: -view.sort_keys[look.sort](shown_parts[host]))
     if look.sort != "host" or look.vms.is_narrow:
         hosts = look.page(hosts)
     if line is not None:
         _stream_failures(survey, line, unresponsive.silent_since(cloud.opts))
     return {
-        **{host: view.shown(shown_parts[host], survey.said[host]) for host in hosts},
+        **{host: view.render(shown_parts[host], survey.raw_answers[host]) for host in hosts},
         **survey.beside(),
     }
 
@@ -226,31 +227,31 @@ def _show(cloud: Cloud, look: Look, view: _View, line: Line | None) -> dict[str,
 def _stream_replies(view: _View, line: Line) -> Callable[[Reply], None]:
     """Return a callback that streams each answer that can be read and has something to show."""
 
-    def heard(reply: Reply) -> None:
+    def on_reply(reply: Reply) -> None:
         if not reply.ok:
             return
         try:
-            part = view.seen(inventory.read(reply.minion, view.fun, reply.value))
+            part = view.select(inventory.read(reply.minion, view.fun, reply.value))
         except wire.BadAnswer:
             return
         if part is not None:
-            line({"host": reply.minion, "answer": view.shown(part, reply.value)})
+            line({"host": reply.minion, "answer": view.render(part, reply.value)})
 
-    return heard
+    return on_reply
 
 
 def _stream_failures(survey: inventory.Survey, line: Line, since: Mapping[str, float]) -> None:
     """Stream failed hosts, unresponsive hosts and duplicate VMs."""
 
-    def had(host: str) -> dict[str, list[str]]:
+    def last_seen_entry(host: str) -> dict[str, list[str]]:
         return {"last_seen": survey.last_seen[host]} if host in survey.last_seen else {}
 
     for host, reason in sorted(survey.failed.items()):
-        line({"host": host, "failed": reason, **had(host)})
+        line({"host": host, "failed": reason, **last_seen_entry(host)})
     now = time.time()
     for host in sorted(survey.unreachable):
         silent_s = int(now - since.get(host, now))
-        line({"host": host, "unreachable": True, "silent_s": silent_s, **had(host)})
+        line({"host": host, "unreachable": True, "silent_s": silent_s, **last_seen_entry(host)})
     if survey.duplicates:
         line({"duplicates": survey.duplicates})
 
@@ -259,8 +260,8 @@ def _survey(
     cloud: Cloud, look: Look, view: _View, on_reply: Callable[[Reply], None] | None
 ) -> inventory.Survey:
     """Ask the hosts that may be shown; raise MasterError if none answers."""
-    if look.sort not in ("host", *view.by):
-        raise BadArgument("sort", f"{look.sort!r}; one of {', '.join(('host', *view.by))}")
+    if look.sort not in ("host", *view.sort_keys):
+        raise BadArgument("sort", f"{look.sort!r}; one of {', '.join(('host', *view.sort_keys))}")
     targets = _hosts(cloud, look)
     # Sorted by id, without a filter, the page is known before any host is asked.
     if look.sort == "host" and not look.vms.is_narrow:
@@ -272,12 +273,7 @@ def _survey(
     )
     if not survey.answers:
         raise survey.silence()
-    old_hosts = {
-        h: _OLD.format(h) for h, reason in survey.failed.items() if "is not available" in reason
-    }
-    return replace(
-        survey, failed={**survey.failed, **old_hosts}, last_seen=_last_seen(cloud, look, survey)
-    )
+    return replace(survey, last_seen=_last_seen(cloud, look, survey))
 
 
 def _last_seen(cloud: Cloud, look: Look, survey: inventory.Survey) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Sightings: what each host reports of one VM, and what follows from all of them."""
+"""What each host reports of one VM, and what follows from all of them."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +24,8 @@ class VmPresence:
         UUID of its domain, if known.
     unreadable
         Why a record of it cannot be read there, with the remedy; only from virt.host_info.
+    notes_made
+        Whether its definition records what its build made; only from virt.presence.
     """
 
     state: str | None = None
@@ -32,6 +34,7 @@ class VmPresence:
     moved_to: str | None = None
     uuid: str | None = None
     unreadable: str | None = None
+    notes_made: bool = False
 
     @property
     def is_its_own(self) -> bool:
@@ -49,23 +52,25 @@ class VmPresence:
         return self.state is not None or self.building or self.unfinished
 
 
-def from_presence(answers: Mapping[str, Presence]) -> dict[str, VmPresence]:
-    """Return each host's sighting from ``{host: answer of virt.presence}``."""
+def from_answers(answers: Mapping[str, HostInfo | Presence], name: str) -> dict[str, VmPresence]:
+    """Return each host's presence of a VM by its ``virt.host_info`` or ``virt.presence``."""
     return {
-        host: VmPresence(
-            state=answer.state,
-            building=answer.building,
-            unfinished=answer.unfinished,
-            moved_to=answer.moved_to,
-            uuid=answer.uuid,
-        )
+        host: _from_presence(answer)
+        if isinstance(answer, Presence)
+        else _from_host_info(answer, name)
         for host, answer in answers.items()
     }
 
 
-def from_host_info(answers: Mapping[str, HostInfo], name: str) -> dict[str, VmPresence]:
-    """Return each host's sighting of a name from ``{host: answer of virt.host_info}``."""
-    return {host: _from_host_info(info, name) for host, info in answers.items()}
+def _from_presence(answer: Presence) -> VmPresence:
+    return VmPresence(
+        state=answer.state,
+        building=answer.building,
+        unfinished=answer.unfinished,
+        moved_to=answer.moved_to,
+        uuid=answer.uuid,
+        notes_made=bool(answer.notes_made),
+    )
 
 
 def _from_host_info(info: HostInfo, name: str) -> VmPresence:

@@ -1,10 +1,10 @@
 """The answers of hosts to one request, and the hosts without one."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.cluster.rpc.replies import Reply
+from saltvirt.cluster.rpc.replies import NO_ANSWER, Reply
 from saltvirt.core import terminal, wire
 from saltvirt.core.errors import MasterError
 from saltvirt.core.journal import records
@@ -19,7 +19,6 @@ from saltvirt.placement.answers import (
 from saltvirt.placement.brief import Brief
 from saltvirt.placement.shownvms import FoundVms, FullInfo
 
-SILENT = "does not answer"
 # Checked in full here, and nowhere else: what placement decides by, and what says whether a host
 # has a VM, or takes it.
 _SHAPES: Mapping[str, object] = {
@@ -44,7 +43,7 @@ class Survey:
     """
     The hosts' answers, the hosts without one, and the VMs that are on several hosts.
 
-    said
+    raw_answers
         The raw answers, to show to users.
     last_seen
         ``{host: names}`` of the VMs last seen on hosts that gave no answer.
@@ -53,7 +52,7 @@ class Survey:
     """
 
     answers: dict[str, Any]
-    said: dict[str, Any] = field(default_factory=dict)
+    raw_answers: dict[str, Any] = field(default_factory=dict)
     unreachable: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     duplicates: dict[str, list[str]] = field(default_factory=dict)
@@ -72,7 +71,7 @@ class Survey:
 
     def reasons(self) -> dict[str, str]:
         """Return why each host without an answer gave none."""
-        silent = {host: self.doubts.get(host, SILENT) for host in self.unreachable}
+        silent = {host: self.doubts.get(host, NO_ANSWER) for host in self.unreachable}
         return {**silent, **self.failed}
 
     def silence(self) -> MasterError:
@@ -102,17 +101,14 @@ def from_replies(fun: str, replies: Mapping[str, Reply]) -> Survey:
     silent = {host: reply for host, reply in replies.items() if reply.missing}
     return Survey(
         answers=answers,
-        said={host: values_by_host[host] for host in answers},
+        raw_answers={host: values_by_host[host] for host in answers},
         unreachable=[*silent],
-        failed={**_errors(replies.keys() - silent.keys(), replies), **broken},
+        failed={
+            **{host: r.reason for host, r in replies.items() if not (r.ok or r.missing)},
+            **broken,
+        },
         doubts={host: reply.error for host, reply in silent.items() if reply.error},
     )
-
-
-def _errors(hosts: Collection[str], replies: Mapping[str, Reply]) -> dict[str, str]:
-    """Return ``{host: error}`` of those hosts that replied with an error."""
-    failed = [host for host in replies if host in hosts and not replies[host].ok]
-    return {host: replies[host].error or "" for host in failed}
 
 
 def read(host: str, fun: str, answer: Any) -> Any:

@@ -17,7 +17,16 @@ _MAX_WARNINGS, _MAX_WARNING_CHARS = 5, 400
 
 
 class HostCommandFailed(VirtError):
-    """A host did not do what it was asked; the message has the host's reason."""
+    """
+    A host did not do what it was asked; the message has the host's reason.
+
+    kind
+        The class of the host's error; empty if unknown.
+    """
+
+    def __init__(self, message: object = "", *, kind: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class HostUnresponsive(HostCommandFailed):
@@ -41,14 +50,14 @@ def act(
     if reply.missing:
         raise HostUnresponsive(timeout_message(reply, limit_s))
     if not reply.ok:
-        raise HostCommandFailed(f"{host}: {reply.error}")
+        raise HostCommandFailed(f"{host}: {reply.reason}", kind=reply.kind)
     return reply.value
 
 
 def timeout_message(reply: minions.Reply, limit_s: float | None) -> str:
     """Return a missing reply's error; name the option if the master's own limit ran out."""
     is_option = reply.is_late and limit_s is None
-    return f"{reply.error}{' (virt:deploy_timeout_s)' if is_option else ''}"
+    return f"{reply.reason}{' (virt:deploy_timeout_s)' if is_option else ''}"
 
 
 def warnings(answer: object) -> list[str]:

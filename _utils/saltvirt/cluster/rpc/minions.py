@@ -22,8 +22,8 @@ from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import eventbus, publishing
 from saltvirt.cluster.rpc.publishing import publish as publish
+from saltvirt.cluster.rpc.replies import NO_ANSWER, ReplyCollector
 from saltvirt.cluster.rpc.replies import Reply as Reply
-from saltvirt.cluster.rpc.replies import ReplyCollector
 from saltvirt.cluster.rpc.unresponsive import Wait, describe_waiting
 from saltvirt.core.errors import VirtError
 
@@ -104,35 +104,40 @@ def _ask_hosts(
         kwarg = {"small": True}
         jid, matched = publish(local, target, _SIGNED, [call], kwarg, timeout_s, nocache=True)
         hosts = matched.intersection(targets)
-        hearing, end = ReplyCollector(cloud, jid, hosts), time.monotonic() + timeout_s
+        collector, end = ReplyCollector(cloud, jid, hosts), time.monotonic() + timeout_s
         if wait is not None:
-            hearing.awaited -= wait.not_at_all
-            _until_quiet(cloud, local, hearing, wait.briefly, end)
+            collector.awaited -= wait.not_at_all
+            _until_quiet(cloud, local, collector, wait.briefly, end)
         if follow:
-            _follow_job(local, cloud, hearing, end)
-        collect(local, hearing, min(end, time.monotonic() + _PROGRESS_AFTER_S))
-        if time.monotonic() < end and hearing.left():
+            _follow_job(local, cloud, collector, end)
+        collect(local, collector, min(end, time.monotonic() + _PROGRESS_AFTER_S))
+        if time.monotonic() < end and collector.pending():
             cloud.progress(
-                "Waiting", detail=describe_waiting(hearing.left(), end - time.monotonic())
+                "Waiting", detail=describe_waiting(collector.pending(), end - time.monotonic())
             )
-            collect(local, hearing, end)
-    return {t: hearing.reply(t) for t in targets}
+            collect(local, collector, end)
+    replies = {t: collector.reply(t) for t in targets}
+    if follow:
+        error = f"still works on it after {timeout_s:.0f} s"
+        for host in collector.pending():
+            replies[host] = Reply(minion=host, missing=True, is_late=True, error=error)
+    return replies
 
 
-def _follow_job(local: Any, cloud: Cloud, hearing: ReplyCollector, end: float) -> None:
+def _follow_job(local: Any, cloud: Cloud, collector: ReplyCollector, end: float) -> None:
     """Collect replies; give up hosts that twice in a row do not report the job as running."""
     # The caller's counter of replies must not count those to find_job.
-    quiet_cloud, idle_before = replace(cloud, heard=lambda _reply: None), set[str]()
+    quiet_cloud, idle_before = replace(cloud, on_reply=lambda _reply: None), set[str]()
     while True:
-        collect(local, hearing, min(end, time.monotonic() + cloud.settings.timeout_s))
-        pending = hearing.left()
+        collect(local, collector, min(end, time.monotonic() + cloud.settings.timeout_s))
+        pending = collector.pending()
         if not pending or time.monotonic() >= end:
             return
         replies = ask(
-            quiet_cloud, pending, "saltutil.find_job", [hearing.jid], timeout_s=_FIND_JOB_S
+            quiet_cloud, pending, "saltutil.find_job", [collector.jid], timeout_s=_FIND_JOB_S
         )
         idle_hosts = {host for host, reply in replies.items() if not (reply.ok and reply.value)}
-        hearing.awaited -= idle_hosts & idle_before
+        collector.awaited -= idle_hosts & idle_before
         idle_before = idle_hosts
 
 
@@ -145,16 +150,16 @@ class _JobStatus:
     replied to the job get find_job, too: once these have replied, the others had time to do so.
     """
 
-    def __init__(self, cloud: Cloud, local: Any, hearing: ReplyCollector) -> None:
-        self._cloud, self._local, self._hearing = cloud, local, hearing
+    def __init__(self, cloud: Cloud, local: Any, collector: ReplyCollector) -> None:
+        self._cloud, self._local, self._hearing = cloud, local, collector
         self._prefixes: tuple[str, ...] = ()
-        self._asked, self._ended, self._done = set[str](), set[str](), set[str]()
+        self._asked, self._answered, self._confirmed = set[str](), set[str](), set[str]()
         self._asked_at = 0.0
-        self._said: dict[str, bool] = {}
+        self._is_running_by_host: dict[str, bool] = {}
 
     def ask(self, hosts: Collection[str]) -> None:
         """Send find_job: once, and again after the job's first replies if none came before."""
-        if self._ended or (self._prefixes and not self._hearing.replies):
+        if self._answered or (self._prefixes and not self._hearing.replies):
             return
         arg, answered_hosts = [self._hearing.jid], [*self._hearing.replies][-_ENDED:]
         jid, asked_hosts = publish(
@@ -168,7 +173,7 @@ class _JobStatus:
         )
         self._prefixes += (f"salt/job/{jid}/ret/",)
         self._asked |= {*asked_hosts}
-        self._ended = {*answered_hosts}
+        self._answered = {*answered_hosts}
         self._asked_at = time.monotonic()
 
     def _watch(self, tag: str, data: Mapping[str, Any]) -> None:
@@ -179,11 +184,13 @@ class _JobStatus:
         if not tag.startswith(self._prefixes):
             return
         # The reply of such a host to an earlier find_job does not show how fast it replies now.
-        if host in self._ended and tag.startswith(self._prefixes[-1]):
-            self._done.add(host)
+        if host in self._answered and tag.startswith(self._prefixes[-1]):
+            self._confirmed.add(host)
         else:
             # A later "not running" may be forged: keep "running". The signed reply ends the wait.
-            self._said[host] = self._said.get(host, False) or bool(data.get("return"))
+            self._is_running_by_host[host] = self._is_running_by_host.get(host, False) or bool(
+                data.get("return")
+            )
 
     @property
     def watch(self) -> Watch | None:
@@ -193,22 +200,26 @@ class _JobStatus:
     @property
     def hosts(self) -> set[str]:
         """The hosts that report the job as running."""
-        return {host for host, is_at_it in self._said.items() if is_at_it}
+        return {host for host, is_running in self._is_running_by_host.items() if is_running}
 
     @property
     def heard(self) -> int:
         """How many hosts replied to find_job while the job was pending; it never falls."""
-        return len(self._said)
+        return len(self._is_running_by_host)
 
     @property
     def is_quick(self) -> bool:
         """Whether hosts that replied to the job have replied to find_job since, as others could."""
         long_s = time.monotonic() - self._asked_at
-        return bool(self._ended) and self._ended <= self._done and long_s >= _QUIET_S - _ASK_S
+        return (
+            bool(self._answered)
+            and self._answered <= self._confirmed
+            and long_s >= _QUIET_S - _ASK_S
+        )
 
 
 def _until_quiet(
-    cloud: Cloud, local: Any, hearing: ReplyCollector, briefly: Collection[str], end: float
+    cloud: Cloud, local: Any, collector: ReplyCollector, briefly: Collection[str], end: float
 ) -> None:
     """
     Collect replies as long as they keep coming; then stop waiting for some hosts.
@@ -219,32 +230,34 @@ def _until_quiet(
     On a busy machine, where the others' replies took longer than usual and hosts that have replied
     are slow to answer find_job, the pending hosts may take as long.
     """
-    at_it, begun, count = _JobStatus(cloud, local, hearing), time.monotonic(), 0
+    job_status, begun, count = _JobStatus(cloud, local, collector), time.monotonic(), 0
     last = begun
     while time.monotonic() < end:
-        pending = hearing.left().intersection(briefly) - at_it.hosts
+        pending = collector.pending().intersection(briefly) - job_status.hosts
         if not pending:
             return
-        collect(local, hearing, min(time.monotonic() + _STEP_S, end), at_it.watch)
-        heard_count = len(hearing.replies) + at_it.heard
+        collect(local, collector, min(time.monotonic() + _STEP_S, end), job_status.watch)
+        heard_count = len(collector.replies) + job_status.heard
         if heard_count > count:
             last, count = time.monotonic(), heard_count
         quiet_s = time.monotonic() - last
-        if heard_count and quiet_s >= (_QUIET_S if at_it.is_quick else max(_QUIET_S, last - begun)):
-            hearing.awaited -= pending - at_it.hosts
-        elif quiet_s >= (_ASK_S if hearing.replies else _FIRST_S):
+        if heard_count and quiet_s >= (
+            _QUIET_S if job_status.is_quick else max(_QUIET_S, last - begun)
+        ):
+            collector.awaited -= pending - job_status.hosts
+        elif quiet_s >= (_ASK_S if collector.replies else _FIRST_S):
             # If the master fails to send find_job, replies to the job still come.
             with contextlib.suppress(SaltClientError, VirtError):
-                at_it.ask(pending)
+                job_status.ask(pending)
 
 
 def collect(
-    local: Any, hearing: ReplyCollector, deadline: float, watch: Watch | None = None
+    local: Any, collector: ReplyCollector, deadline: float, watch: Watch | None = None
 ) -> None:
     """Collect replies until all have come, or until all events before the deadline are read."""
-    prefix = f"salt/job/{hearing.jid}/ret/"
+    prefix = f"salt/job/{collector.jid}/ret/"
     tag = "salt/" if watch else prefix
-    while hearing.left():
+    while collector.pending():
         remaining_s = deadline - time.monotonic()
         if remaining_s <= -_DRAIN_S:
             return
@@ -254,7 +267,7 @@ def collect(
                 return
             continue
         if event["tag"].startswith(prefix):
-            hearing.take(event["data"])
+            collector.accept(event["data"])
         elif watch:
             watch(event["tag"], event["data"])
             # All events are read here, and a busy master never runs out of them.
@@ -335,51 +348,50 @@ def _give_order(
         jid, matched = publish(
             local, [minion], _SIGNED, order_for_it, None, cloud.settings.timeout_s
         )
-        hearing = ReplyCollector(cloud, jid, matched)
+        collector = ReplyCollector(cloud, jid, matched)
         end = time.monotonic() + limit_s
         try:
-            is_at_it = _follow_order(local, cloud, hearing, end, watch)
+            is_running = _follow_order(local, cloud, collector, end, watch)
         except BaseException:
             _end_job(local, minion, jid)
             _give_up(cloud, minion, call["id"])
             raise
-        if not hearing.replies and time.monotonic() >= end:
+        if not collector.replies and time.monotonic() >= end:
             _end_job(local, minion, jid)
-    reply = hearing.reply(minion)
-    if minion in hearing.garbled:
+    reply = collector.reply(minion)
+    if minion in collector.unreadable:
         return Reply(minion=minion, missing=True, error=f"{minion}: {reply.error}")
     if reply.missing and _give_up(cloud, minion, call["id"]) == REFUSED:
-        reason = f"{minion} has not begun {fun}, and was told not to"
+        reason = f"{minion} has not begun {fun}, and the master withdrew the order"
         return Reply(minion=minion, missing=True, error=reason)
-    return _no_reply(minion, fun, is_at_it, limit_s) if reply.missing and not reply.error else reply
+    is_silent = reply.missing and not reply.error
+    return _no_reply(minion, fun, is_running, limit_s) if is_silent else reply
 
 
 def _follow_order(
-    local: Any, cloud: Cloud, hearing: ReplyCollector, end: float, watch: Watch | None
+    local: Any, cloud: Cloud, collector: ReplyCollector, end: float, watch: Watch | None
 ) -> bool | None:
     """Await one host's reply while its job runs; return the last :func:`_is_running`."""
-    is_at_it: bool | None = True if hearing.wanted else None
+    is_running: bool | None = True if collector.hosts else None
     timeout_s = cloud.settings.timeout_s
-    while is_at_it and time.monotonic() < end:
-        collect(local, hearing, time.monotonic() + timeout_s, watch)
-        (minion,) = hearing.wanted
-        is_at_it = None if hearing.replies else _is_running(cloud, minion, hearing.jid)
-    if not hearing.replies:
-        late_s = _RETURN_S if is_at_it is False else 1
-        collect(local, hearing, time.monotonic() + late_s, watch)
-    return is_at_it
+    while is_running and time.monotonic() < end:
+        collect(local, collector, time.monotonic() + timeout_s, watch)
+        (minion,) = collector.hosts
+        is_running = None if collector.replies else _is_running(cloud, minion, collector.jid)
+    if not collector.replies:
+        late_s = _RETURN_S if is_running is False else 1
+        collect(local, collector, time.monotonic() + late_s, watch)
+    return is_running
 
 
-def _no_reply(minion: str, fun: str, is_at_it: bool | None, limit_s: float) -> Reply:
-    """Return the reply for a minion that sent none; ``is_at_it`` is None if it is unresponsive."""
-    reason = f"{minion} does not answer; see: salt {shlex.quote(minion)} test.ping"
-    if is_at_it:
-        reason = (
-            f"{minion} was still at {fun} after {limit_s} s, which is our limit; told it to end"
-        )
-    elif is_at_it is False:
+def _no_reply(minion: str, fun: str, is_running: bool | None, limit_s: float) -> Reply:
+    """Return the reply for a minion that sent none; ``is_running`` is None without any reply."""
+    reason = f"{minion} {NO_ANSWER}; see: salt {shlex.quote(minion)} test.ping"
+    if is_running:
+        reason = f"{minion} still ran {fun} after {limit_s} s, the limit, and was told to end it"
+    elif is_running is False:
         reason = f"{minion} has ended {fun}, but its answer did not come within {_RETURN_S} s"
-    return Reply(minion=minion, missing=True, is_late=bool(is_at_it), error=reason)
+    return Reply(minion=minion, missing=True, is_late=bool(is_running), error=reason)
 
 
 def _is_running(cloud: Cloud, minion: str, jid: str) -> bool | None:

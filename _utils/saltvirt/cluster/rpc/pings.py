@@ -22,7 +22,7 @@ class Pings:
         self._local, self._opts = local, cloud.opts
         self._every_s, self._begun = every_s, time.monotonic()
         self._sent: list[str] = []
-        self._said = set[str]()
+        self._answered = set[str]()
         self._next = 0.0
 
     def answered(self, minions: Iterable[str], *, now: bool = False) -> set[str]:
@@ -40,7 +40,7 @@ class Pings:
             self._sent.append(jid)
             waited_s = begun - self._begun
             self._next = begun + min(max(self._every_s, waited_s / _PART), _LONGEST_S)
-        answered_minions = self._heard(pending, begun + self._every_s)
+        answered_minions = self._await_replies(pending, begun + self._every_s)
         if unsignedreplies.is_kept(self._opts):
             answered_minions = (
                 pending
@@ -57,10 +57,10 @@ class Pings:
                 return event_tag == tag
         return False
 
-    def _heard(self, pending: set[str], end: float) -> set[str]:
-        while not pending <= self._said and (rest_s := end - time.monotonic()) > 0:
+    def _await_replies(self, pending: set[str], end: float) -> set[str]:
+        while not pending <= self._answered and (rest_s := end - time.monotonic()) > 0:
             self._next_tag(rest_s)
-        return pending & self._said
+        return pending & self._answered
 
     def _next_tag(self, rest_s: float) -> str | None:
         """Return the tag of the next event, or None; note replies to any of the pings."""
@@ -70,5 +70,5 @@ class Pings:
         tag: str = event["tag"]
         parts = tag.split("/")
         if len(parts) == 5 and parts[2] in self._sent and parts[3] == "ret":
-            self._said.add(parts[4])
+            self._answered.add(parts[4])
         return tag

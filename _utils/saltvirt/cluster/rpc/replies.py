@@ -10,14 +10,17 @@ from typing import Any
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core.crypto import signed
+from saltvirt.core.errors import FunctionMissing
 from saltvirt.core.salt import compat
 
 log = logging.getLogger(__name__)
 _MAX_ERROR_CHARS = 4000
-# From _MANY hosts on, progress shows the number of replies every _SAY_S seconds.
-_MANY, _SAY_S = 20, 3
+# From _MANY hosts on, progress shows the number of replies every _SHOW_EVERY_S seconds.
+_MANY, _SHOW_EVERY_S = 20, 3
 # Salt's reply on a host without this project's code: expected, so it is no warning in the log.
 _NO_CODE = "'virt.signed' is not available"
+# The reason of an unresponsive host, in every message.
+NO_ANSWER = "does not answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,8 @@ class Reply:
         hypervisor.
     is_late
         The minion was still working when the caller's time ran out.
+    kind
+        The class of the host's error; empty if unknown.
     """
 
     minion: str
@@ -38,11 +43,17 @@ class Reply:
     error: str | None = None
     missing: bool = False
     is_late: bool = False
+    kind: str = ""
 
     @property
     def ok(self) -> bool:
         """Whether the minion answered without an error."""
         return not self.missing and self.error is None
+
+    @property
+    def reason(self) -> str:
+        """Why there is no usable answer; empty if there is one."""
+        return "" if self.ok else self.error or NO_ANSWER
 
 
 class ReplyCollector:
@@ -50,74 +61,74 @@ class ReplyCollector:
 
     def __init__(self, cloud: Cloud, jid: str, hosts: Iterable[str]) -> None:
         self.jid, self._cloud, self._store = jid, cloud, compat.KeyStore(cloud.opts)
-        self._said = time.monotonic()
-        self.wanted = set(hosts)
-        # The hosts still waited for; replies of other wanted hosts count, too.
-        self.awaited = set(self.wanted)
+        self._shown_at_s = time.monotonic()
+        self.hosts = set(hosts)
+        # The hosts still waited for; replies of others of these hosts count, too.
+        self.awaited = set(self.hosts)
         self.replies: dict[str, Reply] = {}
         # Hosts with a signed but unreadable answer: the outcome of their job is unknown.
-        self.garbled: set[str] = set()
-        self._doubted: dict[str, str] = {}
-        self._public: dict[str, str] = {}
+        self.unreadable: set[str] = set()
+        self._unsigned: dict[str, str] = {}
+        self._public_keys: dict[str, str] = {}
 
-    def left(self) -> set[str]:
+    def pending(self) -> set[str]:
         """Return the awaited hosts without a reply."""
         return self.awaited.difference(self.replies)
 
-    def take(self, data: Mapping[str, Any]) -> None:
+    def accept(self, data: Mapping[str, Any]) -> None:
         """Accept an answer, if the host signed it."""
         host = data.get("id")
-        if not isinstance(host, str) or host not in self.wanted or host in self.replies:
+        if not isinstance(host, str) or host not in self.hosts or host in self.replies:
             return
         # Read once, so that a flood of forged answers costs little.
-        if host not in self._public:
-            self._public[host] = minionkeys.read_accepted_from(self._store, host) or ""
+        if host not in self._public_keys:
+            self._public_keys[host] = minionkeys.read_accepted_from(self._store, host) or ""
         try:
             answer = signed.unpack(
-                data.get("return"), self._public[host], minion=host, about=self.jid
+                data.get("return"), self._public_keys[host], minion=host, about=self.jid
             )
         except signed.NotSigned as reason:
             # The event's tag stays out of the log: its sender chose the text.
-            if host not in self._doubted:
+            if host not in self._unsigned:
                 payload = data.get("return")
                 is_bare = isinstance(payload, str) and payload.startswith(_NO_CODE)
                 level = logging.INFO if is_bare else logging.WARNING
                 log.log(level, "job %s: passed over, in the name of %s: %s", self.jid, host, reason)
-            self._doubted[host] = _unsigned_message(host, reason)
+            self._unsigned[host] = _unsigned_message(host, reason)
         except signed.NotUnderstood as reason:
-            self.garbled.add(host)
-            self._has(Reply(minion=host, error=f"its answer is not understood: {reason}"))
+            self.unreadable.add(host)
+            self._add(Reply(minion=host, error=f"its answer is not understood: {reason}"))
         else:
-            self._has(reply_from_answer(answer))
+            self._add(reply_from_answer(answer))
 
-    def _has(self, reply: Reply) -> None:
+    def _add(self, reply: Reply) -> None:
         self.replies[reply.minion] = reply
-        if self._cloud.heard is not None:
-            self._cloud.heard(reply)
+        if self._cloud.on_reply is not None:
+            self._cloud.on_reply(reply)
         else:
-            self._say_count()
+            self._show_count()
 
-    def _say_count(self) -> None:
-        count, now = len(self.wanted), time.monotonic()
-        if count >= _MANY and now - self._said >= _SAY_S and self.left():
-            self._said = now
+    def _show_count(self) -> None:
+        count, now = len(self.hosts), time.monotonic()
+        if count >= _MANY and now - self._shown_at_s >= _SHOW_EVERY_S and self.pending():
+            self._shown_at_s = now
             self._cloud.progress("Asking", detail=f"{len(self.replies):,} of {count:,} answered")
 
     def reply(self, host: str) -> Reply:
         """Return a host's reply; a missing one has an error if an unsigned answer came."""
-        doubt = self._doubted.get(host)
+        doubt = self._unsigned.get(host)
         return self.replies.get(host) or Reply(minion=host, missing=True, error=doubt)
 
 
 def _unsigned_message(host: str, reason: signed.NotSigned) -> str:
     if isinstance(reason, signed.Cut):
         return (
-            f"{host} has given no answer that is signed ({reason}): raise that option in its "
+            f"{host} sent no signed answer ({reason}): raise that option in its "
             "minion's configuration and in the master's, and restart both"
         )
     name = shlex.quote(host)
     return (
-        f"{host} has given no answer that is signed ({reason}): its code is of an earlier release "
+        f"{host} sent no signed answer ({reason}): its code is of an earlier release "
         f"(salt {name} saltutil.sync_all), its libvirt has no Python module (salt {name} "
         "virt.vm_state says so), or another minion poses as it"
     )
@@ -128,7 +139,19 @@ def reply_from_answer(answer: signed.SignedAnswer) -> Reply:
     if answer.retcode == 0 and answer.why is None:
         return Reply(minion=answer.minion, value=answer.value)
     error = answer.why or _error_text(answer.value) or f"exit code {answer.retcode}"
-    return Reply(minion=answer.minion, value=answer.value, error=shorten_error(error))
+    kind = answer.kind or _error_kind(answer.value)
+    if kind == FunctionMissing.__name__:
+        host = answer.minion
+        error = (
+            f"{answer.fun} is not available: {host} has an older version of Salt Virt; run: salt "
+            f"{shlex.quote(host)} saltutil.sync_all"
+        )
+    return Reply(minion=answer.minion, value=answer.value, error=shorten_error(error), kind=kind)
+
+
+def _error_kind(value: object) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""
 
 
 def _error_text(value: object) -> str:

@@ -6,8 +6,6 @@ command that changes something waits once for ``virt:timeout_s``. A file in the 
 since when each host is unresponsive.
 """
 
-import json
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,12 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.cluster.progress import format_s
-from saltvirt.core import files, locks, terminal
-from saltvirt.core.errors import StorageError
+from saltvirt.core import terminal
+from saltvirt.core.jsonfile import JsonFile
 
-log = logging.getLogger(__name__)
-
-VERSION = 1
 # After so long an unresponsive host is awaited again, briefly: it may be back.
 _ANEW_S = 60
 # How many hosts a line names.
@@ -53,28 +48,28 @@ class Silence:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._since: dict[str, float] = {}
+        self._reported: set[str] = set()
 
-    def take_in(self, asked_hosts: Iterable[str], silent: Collection[str]) -> set[str]:
+    def record(self, asked_hosts: Iterable[str], silent: Collection[str]) -> set[str]:
         """Record which hosts timed out; return those that timed out for the first time."""
         now = time.monotonic()
         with self._lock:
             # A host that was not awaited now keeps its former time.
-            before = {h: at for h, at in self._found.items() if now - at <= _ANEW_S}
+            before = {h: at for h, at in self._since.items() if now - at <= _ANEW_S}
             for host in asked_hosts:
-                self._found.pop(host, None)
-            self._found |= {host: before.get(host, now) for host in silent}
-            newly_silent = set(silent) - self._told
-            self._told |= newly_silent
+                self._since.pop(host, None)
+            self._since |= {host: before.get(host, now) for host in silent}
+            newly_silent = set(silent) - self._reported
+            self._reported |= newly_silent
         return newly_silent
 
     def hosts(self) -> tuple[set[str], set[str]]:
         """Return the hosts that timed out just now, and those that timed out some time ago."""
         now = time.monotonic()
         with self._lock:
-            late = {host for host, at in self._found.items() if now - at > _ANEW_S}
-            return set(self._found) - late, late
+            late = {host for host, at in self._since.items() if now - at > _ANEW_S}
+            return set(self._since) - late, late
 
 
 def choose_wait(
@@ -113,12 +108,14 @@ def describe_waiting(hosts: Collection[str], at_most_s: float) -> str:
 
 def silent_since(opts: Mapping[str, Any]) -> dict[str, float]:
     """Return ``{host: time}`` since when it is unresponsive, in seconds since 1970."""
-    return _read(opts)
+    return _file(opts).read()
 
 
 def add_durations(opts: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
     """Return ``{host: reason}``, with how long each unresponsive host has been so."""
-    since, now = _read(opts), time.time()
+    if not reasons:
+        return {}
+    since, now = _file(opts).read(), time.time()
     long_s = {host: int(now - since[host]) for host in reasons if host in since}
     return {
         host: f"{reason}, for {format_s(long_s[host])}" if long_s.get(host, 0) > 0 else reason
@@ -140,8 +137,9 @@ def record_silence(
     """
     answered_hosts = set(asked_hosts).difference(silent)
 
+    now = time.time()
+
     def change(since_by_host: Mapping[str, float]) -> dict[str, float]:
-        now = time.time()
         out = {
             host: at
             for host, at in since_by_host.items()
@@ -149,33 +147,13 @@ def record_silence(
         }
         return {**dict.fromkeys(silent, now), **out}
 
-    since_by_host = _read(opts)
-    if change(since_by_host).keys() == since_by_host.keys():
-        return since_by_host
-    path = _path(opts)
-    try:
-        with locks.hold_lock(path.with_suffix(".lock")):
-            since_by_host = change(_read(opts))
-            content = {"version": VERSION, "since": since_by_host}
-            files.write(path, json.dumps(content, separators=(",", ":")).encode())
-    except (OSError, StorageError) as exc:
-        # The command itself does not need this record.
-        log.warning("cannot note in %s who is silent: %s", path, exc)
-    return since_by_host
+    return _file(opts).change(change)
 
 
-def _path(opts: Mapping[str, Any]) -> Path:
-    return Path(opts["cachedir"]) / "salt-virt" / "silent.json"
-
-
-def _read(opts: Mapping[str, Any]) -> dict[str, float]:
-    path = _path(opts)
-    try:
-        content = json.loads(path.read_text())
-        if content["version"] == VERSION:
-            return {str(host): float(at) for host, at in content["since"].items()}
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
-        log.warning("%s cannot be read (%s); it is written anew", path, exc)
-    return {}
+def _file(opts: Mapping[str, Any]) -> JsonFile[dict[str, float]]:
+    return JsonFile(
+        path=Path(opts["cachedir"]) / "salt-virt" / "silent.json",
+        parse=lambda content: {str(host): float(at) for host, at in content["since"].items()},
+        plain=lambda since_by_host: {"since": since_by_host},
+        empty=dict,
+    )

@@ -58,6 +58,8 @@ class SignedAnswer:
         The answer; plain data.
     why
         The error, in Salt's words; None without one.
+    kind
+        The error's class; empty if unknown.
     retcode
         The exit code that Salt would give the job.
     """
@@ -67,6 +69,7 @@ class SignedAnswer:
     fun: str = ""
     value: Any = None
     why: str | None = None
+    kind: str = ""
     retcode: int = 0
 
 

@@ -15,7 +15,7 @@ from salt.exceptions import SaltException
 
 from saltvirt.core import files, locks, wire
 from saltvirt.core.crypto import keypair, signed
-from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.core.errors import BadArgument, FunctionMissing, VirtError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt import gctuning
 
@@ -160,16 +160,19 @@ def answer(
     request = _read_order(opts, order)
     _refuse_others(request)
     context.pop("retcode", None)
-    value, error = None, None
+    value: Any = None
+    error: Exception | None
     with gctuning.collect_rarely():
         if request.fun in functions:
             value, error = _call_function(functions, request, settings)
         else:
-            error = f"'{request.fun}' is not available."
+            error = FunctionMissing(request.fun)
         code = int(context.get("retcode") or 0) or (1 if error is not None else 0)
         if code:
             context["retcode"] = code
-        fields = {"fun": request.fun, "value": value, "why": error, "retcode": code}
+        fields = {"fun": request.fun, "value": value, "retcode": code}
+        if error is not None:
+            fields |= {"why": _text(error), "kind": type(error).__name__}
         return sign(opts, jid, is_small=is_small, **fields)
 
 
@@ -195,15 +198,20 @@ def _call_function(
     functions: Mapping[str, Callable[..., Any]],
     request: Order,
     settings: Callable[[], HostSettings],
-) -> tuple[Any, str | None]:
+) -> tuple[Any, Exception | None]:
     token = _IS_ORDERED.set(True)
     try:
         with begin_order(settings(), request.id) if request.id else nullcontext():
             return functions[request.fun](*request.arg, **request.kwarg), None
-    except (SaltException, TypeError) as error:
-        return None, str(error)
     except Exception as error:  # every job must end with an answer
-        log.exception("%s failed", request.fun)
-        return None, f"{type(error).__name__}: {error}"
+        if not isinstance(error, SaltException | TypeError):
+            log.exception("%s failed", request.fun)
+        return None, error
     finally:
         _IS_ORDERED.reset(token)
+
+
+def _text(error: Exception) -> str:
+    """Return an error as Salt writes it."""
+    is_expected = isinstance(error, SaltException | TypeError)
+    return str(error) if is_expected else f"{type(error).__name__}: {error}"

@@ -30,16 +30,17 @@ class DiskVolume:
     can_go: bool = True
 
 
-def find(conn: Any, disk: storagevolume.DiskPlace) -> DiskVolume | None:
+def find(conn: Any, disk: Disk) -> DiskVolume | None:
     """
     Return the volume that is a disk, None if the disk is in no pool of this host.
 
     Raises StorageError if its pool does not run: then the pool's content is unknown.
     """
+    source = disk.source or {}
     if disk.type == "volume":
-        location = disk.source.get("pool", ""), disk.source.get("volume", "")
+        location = source.get("pool", ""), source.get("volume", "")
     elif disk.type == "block":
-        location = _by_path(conn, disk.source.get("dev", ""))
+        location = _by_path(conn, source.get("dev", ""))
     else:
         location = _by_network(conn, disk)
     pool = pools.find(conn, location[0]) if all(location) else None
@@ -71,14 +72,15 @@ def _by_path(conn: Any, path: str) -> tuple[str, str]:
         raise
 
 
-def _by_network(conn: Any, disk: storagevolume.DiskPlace) -> tuple[str, str]:
+def _by_network(conn: Any, disk: Disk) -> tuple[str, str]:
     """Return the pool and volume of a network disk that Salt 3006 made, by protocol and servers."""
-    source, _, volume = disk.source.get("name", "").partition("/")
+    source = disk.source or {}
+    name, _, volume = source.get("name", "").partition("/")
     for pool in conn.listAllStoragePools(0):
         description = storagepool.read(pools.definition(pool))
         is_same_source = (description.type, description.source.name) == (
-            disk.source.get("protocol"),
-            source,
+            source.get("protocol"),
+            name,
         )
         if is_same_source and _servers(description.source.hosts) == _servers(disk.hosts):
             return pool.name(), volume

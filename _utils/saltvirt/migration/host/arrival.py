@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.core import filecontent, files, undo, wire
-from saltvirt.core.errors import HostUnreachable, ReservationRefused, VirtError
+from saltvirt.core.errors import HostUnreachable, ReservationRefused, VirtError, VmIncomplete
 from saltvirt.core.journal import records
 from saltvirt.core.journal.movefacts import ArrivalFacts, Noted, lost_half_message
 from saltvirt.core.protocol import moveprotocol
@@ -156,15 +156,13 @@ class Arrival(End[ArrivalFacts]):
     # Arriving.
 
     def verify(self) -> None:
-        """Raise MigrationFailed if the VM is neither whole nor running here; sync its files."""
+        """Raise VmIncomplete if the VM is neither whole nor running here; sync its files."""
         name = self._arrived()
         self._refuse_transient(name)
         reasons = [*self._lacking(), *self._different(), *self._untold(name)]
         is_up = lifecycle.is_active(self.conn, name)
         if reasons and not is_up:
-            raise MigrationFailed(
-                f"VM {self._name!r} has not come here whole: {'; '.join(reasons)}"
-            )
+            raise VmIncomplete(f"VM {self._name!r} has not come here whole: {'; '.join(reasons)}")
         self.warnings += reasons
         if self.facts.was_running and not is_up:
             self.warnings.append("it ran when it was sent, and does not run here")

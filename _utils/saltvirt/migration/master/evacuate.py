@@ -89,7 +89,7 @@ def dry_run(
     incoming_vms, warnings, unreadable_reasons = _read_incoming(cloud, host)
     stopped_reasons, vms = _split_stopped(cloud, host, incoming_vms, with_stopped)
     moves, stays = plan_moves(cloud, host, vms, stopped_reasons)
-    doubtful_vms = locate.find_doubtful(cloud, dict.fromkeys(moves, host))
+    doubtful_vms = locate.find_refused_moves(cloud, dict.fromkeys(moves, host))
     moves = {name: target for name, target in moves.items() if name not in doubtful_vms}
     stays = {**stays, **doubtful_vms}
     nat_warnings = {name: migrate.behind_nat(vms[name], target) for name, target in moves.items()}

@@ -6,7 +6,9 @@ from typing import Any
 
 from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory, locate, presence
+from saltvirt.cluster.inventory import inventory, presence
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, act
 from saltvirt.core import arguments, terminal, wire
 from saltvirt.core.errors import BadArgument, NameTaken, NoHostFits
@@ -38,10 +40,8 @@ def plan(
     target = arguments.text("target", target) if target else None
     all_hosts = inventory.all_hosts(cloud)
     survey = _survey_hosts(cloud, all_hosts, name, {source, target})
-    known_source = source or _find_only_host(survey, name)
-    if known_source is not None:
-        locate.confirm(cloud, name, known_source)
-    source = known_source or inventory.locate(cloud, name)
+    purpose = Purpose.MOVE if source else Purpose.ACT
+    source = locate(cloud, name, purpose, host=source or "", survey=survey).host
     migration_info = _read_migration_info(cloud, survey, name, source)
     if target is not None and target not in all_hosts:
         raise BadArgument(
@@ -112,12 +112,6 @@ def _evaluations(
         Evaluation(host=host, reasons=(reason,)) for host, reason in reasons_by_host.items()
     ]
     return choose.rank(evaluations)
-
-
-def _find_only_host(survey: inventory.Survey, name: str) -> str | None:
-    """Return the only host that has a VM, or None if that is not certain."""
-    hosts_with_vm = [host for host, info in survey.answers.items() if name in info.vms]
-    return hosts_with_vm[0] if len(hosts_with_vm) == 1 and not survey.reasons() else None
 
 
 def _exclude_host(evaluation: Evaluation, target: str) -> Evaluation:
@@ -219,7 +213,7 @@ def migrate(
     """
     movespec.of(HostSettings(), kwargs)
     refusals_by_host: dict[str, list[str]] = {}
-    with orders.opened(cloud.opts, name, is_there=True) as order:
+    with orders.opened(cloud.opts, name) as order:
         _settle(cloud, order)
         source, migration_info, evaluations = plan(cloud, name, target, source)
         for host in [evaluation.host for evaluation in evaluations if evaluation.fits]:
@@ -246,13 +240,10 @@ def _settle(cloud: Cloud, order: LockedRecord) -> None:
     recovery.settle_order(cloud, order)
     if order.record is None:
         return
-    busy_reasons = interrupted.give_up(cloud, order)
-    survey = inventory.survey_for_vm(cloud, order.name)
-    presence_by_host = presence.from_presence(survey.answers)
-    unheard = busy_reasons | inventory.find_suspects(
-        cloud, survey, order.name, presence_by_host, interrupted.order_hosts(order)
-    )
-    interrupted.settle(cloud.opts, order, presence_by_host, unheard)
+    busy_reasons = interrupted.give_up(cloud, order).reasons
+    vm = locate(cloud, order.name, Purpose.REPORT, order_hosts=interrupted.order_hosts(order))
+    presence_by_host = vm.presence_by_host
+    interrupted.settle(cloud.opts, order, presence_by_host, {**busy_reasons, **vm.may_have})
     if order.record is not None:
         host = next(
             host for host, vm_presence in sorted(presence_by_host.items()) if vm_presence.building

@@ -20,7 +20,7 @@ from saltvirt.cluster.rpc.hostcommands import (
     progress_watcher,
 )
 from saltvirt.core import terminal, wire
-from saltvirt.core.errors import VirtError
+from saltvirt.core.errors import FunctionMissing, VirtError
 from saltvirt.core.journal.movefacts import Noted, cut_postcopy_message, lost_half_message
 from saltvirt.core.journal.recordfacts import MoveOrderFacts
 from saltvirt.core.journal.records import LockedRecord
@@ -37,7 +37,6 @@ _OVERHEAD_S = 600
 _PATIENCE_S = 30
 _STATE = "virt.migration_state"
 # Salt's errors about a function and an argument that an older release lacks.
-_NOT_AVAILABLE = "is not available"
 _INVALID_ARGUMENTS = "keyword arguments are not valid: "
 
 
@@ -199,12 +198,12 @@ class MoveExecutor:
         """Return a host's state of the move, and whether to stop asking."""
         reply = self._asked(host)
         self.silent.discard(host)
-        self.seen[host] = reply.error
         if reply.missing:
             self.silent.add(host)
-            self.seen[host] = reply.error or "it does not answer"
         if not reply.ok:
+            self.seen[host] = reply.reason
             return None, reply.missing
+        self.seen[host] = None
         try:
             return wire.read(host, _STATE, State, reply.value), False
         except wire.BadAnswer as error:
@@ -340,11 +339,8 @@ class MoveExecutor:
         except HostUnresponsive:
             raise
         except HostCommandFailed as error:
-            if _NOT_AVAILABLE in str(error):
-                raise MoveFailed(
-                    f"{host} has an older version of Salt Virt, which cannot take part in a move: "
-                    f"salt {shlex.quote(host)} saltutil.sync_all"
-                ) from error
+            if error.kind == FunctionMissing.__name__:
+                raise MoveFailed(str(error)) from error
             raise
 
     # The outcome.

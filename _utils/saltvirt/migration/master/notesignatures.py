@@ -14,15 +14,14 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import files, locks
 from saltvirt.core.errors import MasterError
 from saltvirt.core.journal.movefacts import EvacuatedFacts
+from saltvirt.core.jsonfile import JsonFile
 
-VERSION = 1
 Notes = Mapping[str, Mapping[str, EvacuatedFacts]]
 # The first key makes proofs; the others count until what they proved is proved anew.
 _Keys = dict[str, list[str]]
@@ -30,37 +29,18 @@ _Keys = dict[str, list[str]]
 _MOST = 8
 
 
-def _path(opts: Mapping[str, Any]) -> Path:
-    # Not in the folder of the CAs: restoring its backup would bring old keys back.
-    return Path(opts["pki_dir"]) / "salt-virt" / "evacuations.json"
-
-
-def _read(opts: Mapping[str, Any]) -> _Keys:
-    path = _path(opts)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["version"] != VERSION:
-            raise ValueError(f"it is of version {content['version']!r}")
-        return {host: [str(key) for key in keys] for host, keys in content["keys"].items()}
-    except FileNotFoundError:
-        return {}
-    except (ValueError, TypeError, KeyError, AttributeError) as exc:
-        raise MasterError(
-            f"{path}, by which evacuations are proved, cannot be read ({exc}); move it away: VMs "
-            "that are evacuated now are then brought home by salt-run virt.migrate NAME HOST"
-        ) from exc
-
-
-def _change(opts: Mapping[str, Any], change: Callable[[_Keys], _Keys]) -> _Keys:
-    path = _path(opts)
-    with locks.hold_lock(path.with_suffix(".lock")):
-        files.sweep(path.parent)
-        keys_by_host = _read(opts)
-        changed_keys = change(keys_by_host)
-        if changed_keys != keys_by_host:
-            content = {"version": VERSION, "keys": changed_keys}
-            files.write(path, json.dumps(content, indent=1).encode())
-    return changed_keys
+def _file(opts: Mapping[str, Any]) -> JsonFile[_Keys]:
+    return JsonFile(
+        # Not in the folder of the CAs: restoring its backup would bring old keys back.
+        path=Path(opts["pki_dir"]) / "salt-virt" / "evacuations.json",
+        parse=lambda content: {host: [*map(str, keys)] for host, keys in content["keys"].items()},
+        plain=lambda keys_by_host: {"keys": keys_by_host},
+        empty=dict,
+        remedy="it proves evacuations: move it away, then bring VMs that are evacuated now home by "
+        "salt-run virt.migrate NAME HOST",
+        error=MasterError,
+        indent=1,
+    )
 
 
 def _new_key() -> str:
@@ -79,16 +59,16 @@ def note(
     """Return the record of an evacuated VM for its host, with the proof."""
     if not uuid:  # the host's release does not report UUIDs
         return EvacuatedFacts(hosts=list(hosts))
-    keys = _read(opts).get(host)
+    keys = _file(opts).read().get(host)
     if not keys:
-        keys = _change(opts, lambda keys_by_host: {host: [_new_key()], **keys_by_host})[host]
+        keys = _file(opts).change(lambda keys_by_host: {host: [_new_key()], **keys_by_host})[host]
     proof = _code(keys[0], host, name, uuid, hosts)
     return EvacuatedFacts(hosts=list(hosts), uuid=uuid, proof=proof)
 
 
 def select_proved(opts: Mapping[str, Any], noted: Notes) -> dict[str, dict[str, EvacuatedFacts]]:
     """Return the records that this master has proved."""
-    keys = _read(opts)
+    keys = _file(opts).read()
     return {
         host: {
             name: facts
@@ -110,7 +90,7 @@ def _is_proved(keys: Sequence[str], host: str, name: str, facts: EvacuatedFacts)
 
 def has_key(opts: Mapping[str, Any], host: str) -> bool:
     """Return whether the master has a key for a host."""
-    return host in _read(opts)
+    return host in _file(opts).read()
 
 
 @contextlib.contextmanager
@@ -121,16 +101,15 @@ def renewed_key(opts: Mapping[str, Any], host: str) -> Iterator[None]:
     If the block fails, they stay valid until the next time: some may not be renewed.
     """
     key = _new_key()
-    _change(
-        opts,
+    _file(opts).change(
         lambda keys_by_host: {
             **keys_by_host,
             host: [key, *keys_by_host.get(host, ())[: _MOST - 1]],
         },
     )
     yield
-    _change(
-        opts, lambda keys_by_host: {**keys_by_host, host: _drop_old_keys(keys_by_host[host], key)}
+    _file(opts).change(
+        lambda keys_by_host: {**keys_by_host, host: _drop_old_keys(keys_by_host[host], key)}
     )
 
 

@@ -2,17 +2,20 @@
 
 import shlex
 
-from saltvirt.cluster.rpc.hostcommands import HostUnresponsive
-from saltvirt.core.errors import BadArgument, VirtError
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive
+from saltvirt.core.errors import BadArgument, VirtError, VmIncomplete
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.protocol.effects import Elsewhere
 from saltvirt.core.protocol.moveprotocol import Source, Target
 from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed
 
-# In a target's error, also of the release before: the VM that came there is incomplete.
-NOT_WHOLE = "has not come here whole"
 # The phases of a source after its VM has arrived; None: the record is gone.
 _ARRIVED_PHASES = (moveprotocol.LEAVING, None)
+
+
+def is_incomplete(error: VirtError) -> bool:
+    """Return whether a host's error is that the VM which came there is incomplete."""
+    return isinstance(error, HostCommandFailed) and error.kind == VmIncomplete.__name__
 
 
 def refuse_keep(hands: MoveExecutor, keep: str) -> None:
@@ -200,7 +203,7 @@ def _arrive_without_source(hands: MoveExecutor, keep: str, force: bool) -> bool:
     except HostUnresponsive:
         raise
     except VirtError as error:
-        if not (force and NOT_WHOLE in str(error)):
+        if not (force and is_incomplete(error)):
             raise MoveFailed(
                 f"{error}; bring back what it lacks on {keep}, or give up what has come, "
                 f"and {hands.source} with the VM, with force=True too"

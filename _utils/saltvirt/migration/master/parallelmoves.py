@@ -11,7 +11,8 @@ from typing import Any
 
 from saltvirt.cluster import progress
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory, presence
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose, Whereabouts
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 from saltvirt.core.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.core.salt import threads
@@ -228,46 +229,45 @@ def _move_one(cloud: Cloud, name: str, source: str, to: str, is_fixed: bool) -> 
         try:
             return migrate.migrate(cloud, name, target, {}, source)
         except (HostCommandFailed, MoveFailed, NoHostFits) as error:
-            failure, survey = error, inventory.survey_for_vm(cloud, name)
-        arrived = _find_arrival(survey, source)
+            failure, vm = error, locate(cloud, name, Purpose.REPORT)
+        arrived = _find_arrival(vm, source)
         if arrived is not None and (not is_fixed or arrived == to):
             warning = f"it is on {arrived}, though its move seemed to fail: {failure}"
             return {"to": arrived, "warning": warning}
-        _refuse_gone(survey, name)
+        _refuse_gone(vm)
         # The only host would refuse again, unless the VM was stopped during the move.
-        if is_fixed and _vm_state(survey, source) != "shutdown":
+        if is_fixed and _vm_state(vm, source) != "shutdown":
             break
         cloud.progress("Placing", detail=f"{to} did not take it: {failure}")
     raise failure
 
 
-def _vm_state(survey: inventory.Survey, host: str) -> str | None:
-    answer = survey.answers.get(host)
-    return answer.state if answer is not None else None
+def _vm_state(vm: Whereabouts, host: str) -> str | None:
+    vm_presence = vm.presence_by_host.get(host)
+    return vm_presence.state if vm_presence is not None else None
 
 
-def _refuse_gone(survey: inventory.Survey, name: str) -> None:
+def _refuse_gone(vm: Whereabouts) -> None:
     """Raise _Gone if all hosts report that they do not have the VM, and await none."""
-    presence_by_host = presence.from_presence(survey.answers)
     is_known = any(
-        vm_presence.is_its_own or vm_presence.building for vm_presence in presence_by_host.values()
+        vm_presence.is_its_own or vm_presence.building
+        for vm_presence in vm.presence_by_host.values()
     )
-    if not is_known and not survey.reasons():
-        raise _Gone(f"VM {name!r} was removed")
+    if not is_known and not vm.unasked:
+        raise _Gone(f"VM {vm.name!r} was removed")
 
 
-def _find_arrival(survey: inventory.Survey, source: str) -> str | None:
+def _find_arrival(vm: Whereabouts, source: str) -> str | None:
     """
     Return the host that has a VM now, if that is not the source; None if that is not sure.
 
     A move is over when the source itself reports that it does not have the VM any more: the target
     lists an arriving VM, too.
     """
-    presence_by_host = presence.from_presence(survey.answers)
     hosts_with_vm = [
-        host for host, vm_presence in presence_by_host.items() if vm_presence.is_its_own
+        host for host, vm_presence in vm.presence_by_host.items() if vm_presence.is_its_own
     ]
-    is_sure = source in survey.answers
+    is_sure = source in vm.presence_by_host
     return (
         hosts_with_vm[0]
         if len(hosts_with_vm) == 1 and hosts_with_vm[0] != source and is_sure

@@ -208,8 +208,7 @@ def _try_settle(hands: MoveExecutor, force: bool) -> tuple[str, Any]:
         step, is_moved = effects.run(recoveryprotocol.settle(), hands)
     except VirtError as error:
         # After any other failure, such as a full disk, the VM there may be whole: raise.
-        is_lacking = not isinstance(error, HostUnresponsive) and override.NOT_WHOLE in str(error)
-        if not (is_lacking and _is_stuck(hands)):
+        if not (override.is_incomplete(error) and _is_stuck(hands)):
             raise
         if force:
             return moveprotocol.KEEP, None
@@ -270,7 +269,7 @@ def _list_moving(cloud: Cloud, host: str) -> list[str]:
 
 def _settle_one(cloud: Cloud, name: str) -> None:
     try:
-        with orders.opened(cloud.opts, name, is_there=True) as order:
+        with orders.opened(cloud.opts, name) as order:
             settle_order(cloud, order)
     except (VirtError, OSError) as error:
         cloud.progress("Settling", detail=str(error))

@@ -39,7 +39,7 @@ def dry_run(cloud: Cloud, host: str) -> dict[str, Any]:
     """Return what :func:`restore` would do; change nothing."""
     inventory.require_host(cloud, host)
     away = _read_notes(cloud, host).away
-    refused = locate.find_doubtful(cloud, away.back)
+    refused = locate.find_refused_moves(cloud, away.back)
     return {
         "host": host,
         "moves": {name: host for name in away.back if name not in refused},

@@ -45,7 +45,7 @@ def settle_all(
         word = keep if vm not in out or not _is_end(hosts, keep) else None
         is_forced = force and word == keep
         try:
-            with orders.opened(cloud.opts, vm, is_there=True) as order:
+            with orders.opened(cloud.opts, vm) as order:
                 ended = recovery.settle(
                     cloud, order, token, hosts, uuid, force=is_forced, keep=word
                 )

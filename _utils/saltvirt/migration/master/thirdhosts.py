@@ -123,7 +123,7 @@ def _ask_by_uuid(
     kwarg = {"token": move.token, "uuid": move.uuid}
     for host, reply in minions.ask(cloud, third_hosts, _STATE, [move.name], kwarg).items():
         if not reply.ok:
-            reasons_by_host[host] = reply.error or "does not answer"
+            reasons_by_host[host] = reply.reason
             continue
         try:
             answer: State = wire.read(host, _STATE, State, reply.value)

@@ -11,7 +11,7 @@ from saltvirt.cluster import progress
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.rpc.hostcommands import act, progress_watcher
+from saltvirt.cluster.rpc.hostcommands import act, progress_watcher, timeout_message
 from saltvirt.core import locks, terminal, wire
 from saltvirt.core.errors import MasterError
 from saltvirt.placement.answers import Pruned, Words
@@ -33,7 +33,7 @@ def show_images(cloud: Cloud, host: str | None) -> dict[str, Any]:
     survey = survey_images(cloud, host)
     if not survey.answers:
         raise survey.silence()
-    return {**survey.said, **survey.beside()}
+    return {**survey.raw_answers, **survey.beside()}
 
 
 def pull(
@@ -44,15 +44,12 @@ def pull(
 ) -> dict[str, str]:
     """Have all responsive hosts fetch an image in parallel; return ``{host: digest}``."""
     survey = survey_images(cloud, host)
-    limit_s, start = cloud.settings.deploy_timeout_s, time.monotonic()
+    limit_s = cloud.settings.deploy_timeout_s
     counting_cloud = _with_reply_count(cloud, "Fetched", survey.answers)
     replies = minions.ask(
         counting_cloud, survey.answers, _PULL, [image], kwarg, timeout_s=limit_s, follow=True
     )
-    late_text = "it neither answers nor says that it is at it; call again when it is back"
-    if time.monotonic() - start >= limit_s:
-        late_text = f"no answer within {limit_s} s (virt:deploy_timeout_s)"
-    out, reasons_by_host = _read_replies(replies, _PULL, Words, late_text)
+    out, reasons_by_host = _read_replies(replies, _PULL, Words)
     reasons_by_host = {**survey.reasons(), **reasons_by_host}
     if reasons_by_host:
         raise _failure(reasons_by_host, {"pulled": out})
@@ -93,17 +90,17 @@ def _with_reply_count(cloud: Cloud, verb: str, hosts: Collection[str]) -> Cloud:
             last_shown[0] = now
             cloud.progress(verb, detail=pace.text(len(answered_hosts), "hypervisors"))
 
-    return replace(cloud, heard=count)
+    return replace(cloud, on_reply=count)
 
 
 def _read_replies(
-    replies: Mapping[str, minions.Reply], fun: str, shape: Any, late_text: str
+    replies: Mapping[str, minions.Reply], fun: str, shape: Any
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return hosts' answers, and other hosts' reasons, ``late_text`` if there is no reply."""
+    """Return hosts' answers, and other hosts' reasons."""
     out, reasons_by_host = {}, {}
     for host, reply in sorted(replies.items()):
         if not reply.ok:
-            reasons_by_host[host] = reply.error or late_text
+            reasons_by_host[host] = timeout_message(reply, None)
             continue
         try:
             out[host] = wire.read(host, fun, shape, reply.value)
@@ -212,6 +209,5 @@ def _remove_images(
 def _ask_prune(
     cloud: Cloud, hosts: Collection[str], digests: list[str], kwarg: Mapping[str, Any]
 ) -> tuple[dict[str, Pruned], dict[str, str]]:
-    late_text = f"no answer within {cloud.settings.timeout_s} s (virt:timeout_s)"
     replies = minions.ask(cloud, hosts, _PRUNE, [digests], kwarg) if hosts else {}
-    return _read_replies(replies, _PRUNE, Pruned, late_text)
+    return _read_replies(replies, _PRUNE, Pruned)

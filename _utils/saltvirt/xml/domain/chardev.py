@@ -2,13 +2,13 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 from saltvirt.core.arguments import refuse_unknown_keys
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import attributes_of, bag, flag, tag, texts, yes_no
+from saltvirt.xml import element, fields, flag, texts, yes_no
 
 ELEMENTS = ("serial", "console", "channel")
 _KEYS = {"type", "path", "host", "port", "protocol", "tls", "target_port", "target_type"}
@@ -18,16 +18,19 @@ _SOURCE = {"host": "host", "port": "service", "tls": "tls", "path": "path"}
 _TYPES = {"pty", "tcp", "udp", "file", "dev", "pipe", "unix", "null", "stdio", "vc"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare(*ELEMENTS)
 class Chardev:
     """The content of such an element: its name, its type, and the attributes of its parts."""
 
     element: str
-    type: str | None = "pty"
-    source: dict[str, str] | None = None
-    protocol: dict[str, str] | None = None
-    log: dict[str, str] | None = None
-    target: dict[str, str] | None = None
+    type: str | None = fields.attribute("@type", default="pty")
+    source: dict[str, str] | None = fields.bag("source", default=None)
+    protocol: dict[str, str] | None = fields.bag("protocol", default=None)
+    log: dict[str, str] | None = fields.bag("log", default=None)
+    target: dict[str, str] | None = fields.bag("target", default=None)
+
+
+build, read = element.build, element.reader(Chardev)
 
 
 def from_call(
@@ -111,18 +114,6 @@ def _source(kind: str, device: Mapping[str, Any]) -> dict[str, str] | None:
     return None
 
 
-def build(device: Chardev) -> ET.Element:
-    """Return the element."""
-    return tag(
-        device.element,
-        {"type": device.type},
-        bag("source", device.source),
-        bag("protocol", device.protocol),
-        bag("log", device.log),
-        bag("target", device.target),
-    )
-
-
 def find_bound_sources(element: ET.Element) -> list[dict[str, str]]:
     """Return the sources of such an element that are bound to an address of the host."""
     if element.get("type") not in ("tcp", "udp"):
@@ -130,18 +121,6 @@ def find_bound_sources(element: ET.Element) -> list[dict[str, str]]:
     return [
         dict(source.attrib) for source in element.iterfind("source") if source.get("mode") == "bind"
     ]
-
-
-def read(element: ET.Element) -> Chardev:
-    """Return the content of such an element."""
-    return Chardev(
-        element=element.tag,
-        type=element.get("type"),
-        source=attributes_of(element.find("source")),
-        protocol=attributes_of(element.find("protocol")),
-        log=attributes_of(element.find("log")),
-        target=attributes_of(element.find("target")),
-    )
 
 
 def complete(current: Chardev, requested: Chardev, call: Mapping[str, Any]) -> Chardev:

@@ -1,13 +1,11 @@
 """<clock>."""
 
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.core.arguments import mapping, refuse_unknown_keys, whole_number
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import attributes_of, bag, flag, tag, texts, yes_no
+from saltvirt.xml import element, fields, flag, texts, yes_no
 from saltvirt.xml.edit.merging import merge
 
 _KEYS = {"adjustment", "utc", "timezone", "timers"}
@@ -15,20 +13,23 @@ _TIMER = ("track", "tickpolicy", "frequency", "mode", "present")
 _CATCHUP = ("slew", "threshold", "limit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("timer")
 class Timer:
     """A <timer>, as its attributes and those of its <catchup>."""
 
-    attributes: dict[str, str]
-    catchup: dict[str, str] | None = None
+    attributes: dict[str, str] = fields.bag()
+    catchup: dict[str, str] | None = fields.bag("catchup", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("clock")
 class Clock:
     """The content of a <clock>; ``attributes`` are its offset and the values for that."""
 
-    attributes: dict[str, str] = field(default_factory=dict)
-    timers: tuple[Timer, ...] = ()
+    attributes: dict[str, str] = fields.bag(default_factory=dict)
+    timers: tuple[Timer, ...] = fields.children(default=())
+
+
+build = element.build
 
 
 def from_call(clock: Mapping[str, Any] | None) -> Clock:
@@ -77,27 +78,6 @@ def _catchup_options(argument: str, catchup: object) -> Mapping[str, Any]:
     if catchup not in (None, True, False):
         raise BadArgument(f"{argument}:catchup", f"{catchup!r}; a mapping of {', '.join(_CATCHUP)}")
     return {"tickpolicy": "catchup"} if catchup else {}
-
-
-def build(clock: Clock) -> ET.Element:
-    """Return the <clock>."""
-    timers = [
-        tag("timer", timer.attributes, bag("catchup", timer.catchup)) for timer in clock.timers
-    ]
-    return tag("clock", clock.attributes, *timers)
-
-
-def read(element: ET.Element | None) -> Clock:
-    """Return the content of a <clock>; an empty clock without the element."""
-    if element is None:
-        return Clock()
-    return Clock(
-        attributes=dict(element.attrib),
-        timers=tuple(
-            Timer(attributes=dict(timer.attrib), catchup=attributes_of(timer.find("catchup")))
-            for timer in element.iterfind("timer")
-        ),
-    )
 
 
 def apply_changes(current: Clock, changes: Mapping[str, Any]) -> Clock:

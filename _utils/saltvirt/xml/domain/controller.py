@@ -2,10 +2,9 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from saltvirt.core.model import Vm
-from saltvirt.xml import tag
+from saltvirt.xml import element, fields
 
 # libvirt puts fifteen disks of a bus on each controller, by the letters of their targets.
 _DISKS = 15
@@ -16,13 +15,16 @@ SPARE = 8
 _ADDED = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("controller")
 class Controller:
     """The content of a <controller>; libvirt adds a missing number and address."""
 
-    type: str | None = None
-    index: str | None = None
-    model: str | None = None
+    type: str | None = fields.attribute("@type", default=None)
+    index: str | None = fields.attribute("@index", default=None)
+    model: str | None = fields.attribute("@model", default=None)
+
+
+build, read = element.build, element.reader(Controller)
 
 
 def ports(vm: Vm) -> Iterator[Controller]:
@@ -87,19 +89,6 @@ def _number(target: str) -> int:
     for letter in target.removeprefix("sd"):
         number = 26 * number + ord(letter) - ord("a") + 1
     return max(number - 1, 0)
-
-
-def build(controller: Controller) -> ET.Element:
-    """Return the <controller>."""
-    attributes = {"type": controller.type, "index": controller.index, "model": controller.model}
-    return tag("controller", attributes)
-
-
-def read(element: ET.Element) -> Controller:
-    """Return the content of a <controller>."""
-    return Controller(
-        type=element.get("type"), index=element.get("index"), model=element.get("model")
-    )
 
 
 def read_scsi(root: ET.Element) -> tuple[Controller, ...]:

@@ -2,13 +2,13 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.core.arguments import mapping, refuse_unknown_keys
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.units import size_kib
-from saltvirt.xml import attributes_of, bag, flag, kib, leaf, switch, tag, texts, yes_no
+from saltvirt.xml import element, fields, flag, texts
 from saltvirt.xml.domain import distances
 from saltvirt.xml.edit.merging import add_free_cpus, merge
 
@@ -18,61 +18,60 @@ _FIELDS = {
     **{key: key for key in ("vendor", "model", "topology", "cache", "features")},
     "numa": "cells",
 }
-_OWN = (*_ATTRIBUTES, *_FIELDS)
+_CALL_KEYS = (*_ATTRIBUTES, *_FIELDS)
 # All keys of `cpu`; the rest are for <vcpu>, <vcpus>, <iothreads> and <cputune>.
 _KEYS = {
+    *_CALL_KEYS,
     # The name of `features` in the documentation of Salt 3006's states.
     "feature",
-    "placement",
-    "cpuset",
-    "current",
-    "maximum",
-    "vcpus",
-    "match",
-    "mode",
-    "check",
-    "vendor",
-    "model",
-    "topology",
-    "cache",
-    "features",
-    "numa",
-    "tuning",
-    "iothreads",
+    *("placement", "cpuset", "current", "maximum", "vcpus", "iothreads", "tuning"),
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("model")
 class Model:
     """A CPU model; ``attributes`` are its fallback and the vendor id for the guest."""
 
-    name: str | None
-    attributes: dict[str, str] = field(default_factory=dict)
+    name: str | None = fields.text()
+    attributes: dict[str, str] = fields.bag(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("cell")
 class Cell:
     """A NUMA cell of the guest; ``distances`` are to others, as attributes."""
 
-    id: str | None
-    cpus: str | None = None
-    memory_kib: int | None = None
-    mem_access: str | None = None
-    discard: bool | None = None
-    distances: tuple[dict[str, str], ...] = ()
+    id: str | None = fields.attribute("@id")
+    cpus: str | None = fields.attribute("@cpus", default=None)
+    memory_kib: int | None = fields.value(".", fields.kib_attribute("memory"), default=None)
+    mem_access: str | None = fields.attribute("@memAccess", default=None)
+    discard: bool | None = fields.attribute("@discard", fields.YES_NO, default=None)
+    distances: tuple[dict[str, str], ...] = fields.values("distances/sibling", default=())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _write_feature(feature: ET.Element, pair: tuple[str, str | None]) -> None:
+    name, policy = pair
+    fields.ATTRIBUTES.dump(feature, {"policy": policy, "name": name})
+
+
+_FEATURE = fields.Form(
+    lambda feature: (feature.get("name", ""), feature.get("policy")), _write_feature
+)
+
+
+@element.declare("cpu")
 class Cpu:
     """The content of a <cpu>; ``attributes``: mode, match, check; ``features``: name to policy."""
 
-    attributes: dict[str, str] = field(default_factory=dict)
-    model: Model | None = None
-    vendor: str | None = None
-    topology: dict[str, str] | None = None
-    cache: dict[str, str] | None = None
-    features: dict[str, str | None] = field(default_factory=dict)
-    cells: tuple[Cell, ...] = ()
+    attributes: dict[str, str] = fields.bag(default_factory=dict)
+    model: Model | None = fields.child(default=None)
+    vendor: str | None = fields.text("vendor", default=None)
+    topology: dict[str, str] | None = fields.bag("topology", default=None)
+    cache: dict[str, str] | None = fields.bag("cache", default=None)
+    features: dict[str, str | None] = fields.values("feature", _FEATURE, default_factory=dict)
+    cells: tuple[Cell, ...] = fields.children("numa", default=())
+
+
+build = element.build
 
 
 def from_call(
@@ -166,72 +165,6 @@ def _cell(number: object, cell: Mapping[str, Any]) -> Cell:
     )
 
 
-def build(cpu: Cpu | None) -> ET.Element | None:
-    """Return the <cpu>, None for None."""
-    if cpu is None:
-        return None
-    model = cpu.model
-    return tag(
-        "cpu",
-        cpu.attributes,
-        tag("model", model.attributes, text=model.name) if model is not None else None,
-        leaf("vendor", cpu.vendor),
-        bag("topology", cpu.topology),
-        bag("cache", cpu.cache),
-        *[
-            tag("feature", {"policy": policy, "name": name})
-            for name, policy in cpu.features.items()
-        ],
-        tag("numa", None, *map(_build_cell, cpu.cells)) if cpu.cells else None,
-    )
-
-
-def _build_cell(cell: Cell) -> ET.Element:
-    rows = [tag("sibling", row) for row in cell.distances]
-    return tag(
-        "cell",
-        {
-            "id": cell.id,
-            "cpus": cell.cpus,
-            "memory": cell.memory_kib,
-            "unit": "KiB",
-            "memAccess": cell.mem_access,
-            "discard": yes_no(cell.discard),
-        },
-        tag("distances", None, *rows) if rows else None,
-    )
-
-
-def read(element: ET.Element | None) -> Cpu | None:
-    """Return the content of a <cpu>, None without it."""
-    if element is None:
-        return None
-    model = element.find("model")
-    return Cpu(
-        attributes=dict(element.attrib),
-        model=None if model is None else Model(name=model.text, attributes=dict(model.attrib)),
-        vendor=element.findtext("vendor") or None,
-        topology=attributes_of(element.find("topology")),
-        cache=attributes_of(element.find("cache")),
-        features={
-            feature.get("name", ""): feature.get("policy")
-            for feature in element.iterfind("feature")
-        },
-        cells=tuple(_read_cell(cell) for cell in element.iterfind("numa/cell")),
-    )
-
-
-def _read_cell(cell: ET.Element) -> Cell:
-    return Cell(
-        id=cell.get("id"),
-        cpus=cell.get("cpus"),
-        memory_kib=kib(cell.get("memory"), cell.get("unit")),
-        mem_access=cell.get("memAccess"),
-        discard=switch(cell.get("discard")),
-        distances=tuple(dict(row.attrib) for row in cell.iterfind("distances/sibling")),
-    )
-
-
 def fill_first_cell(requested: Cpu | None, current: Cpu | None, vcpus: int) -> Cpu | None:
     """Return the request, with CPUs of no cell in the first if QEMU's driver put them there."""
     if requested is None or current is None or not (requested.cells and current.cells):
@@ -251,7 +184,7 @@ def apply_changes(current: Cpu | None, changes: Mapping[str, Any]) -> Cpu | None
         A ``cpu`` mapping; null removes a value, and what is not given stays.
     """
     refuse_unknown_keys("cpu", changes, _KEYS)
-    cpu_changes = {key: changes[key] for key in _OWN if key in changes}
+    cpu_changes = {key: changes[key] for key in _CALL_KEYS if key in changes}
     if isinstance(cpu_changes.get("model"), str):
         cpu_changes["model"] = {"name": cpu_changes["model"]}
     call = merge(_to_call(current), cpu_changes)

@@ -1,13 +1,12 @@
 """<cputune>."""
 
-import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.core.arguments import refuse_unknown_keys
 from saltvirt.core.units import size_kib
-from saltvirt.xml import is_silent, tag, texts
+from saltvirt.xml import element, fields, is_silent, texts
 from saltvirt.xml.edit.merging import format_cpus, merge
 
 _NUMBERS = (
@@ -30,23 +29,26 @@ _KEYS = {*_NUMBERS, *_PINS, *_SCHEDS, *_PARTS}
 Row = tuple[str, dict[str, str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("cachetune", "memorytune")
 class Part:
     """A <cachetune> or a <memorytune>: the virtual CPUs, and rows of their shares."""
 
     name: str
-    vcpus: str | None
-    rows: tuple[Row, ...] = ()
+    vcpus: str | None = fields.attribute("@vcpus")
+    rows: tuple[Row, ...] = fields.tagged(".", "cache", "monitor", "node", default=())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("cputune")
 class Cputune:
     """The content of a <cputune>; a row is an element's name and its attributes."""
 
-    numbers: dict[str, str] = field(default_factory=dict)
-    pins: tuple[Row, ...] = ()
-    scheds: tuple[Row, ...] = ()
-    parts: tuple[Part, ...] = ()
+    numbers: dict[str, str] = fields.tagged(".", *_NUMBERS, form=fields.TEXT, default_factory=dict)
+    pins: tuple[Row, ...] = fields.tagged(".", *_PINS, default=())
+    scheds: tuple[Row, ...] = fields.tagged(".", *_SCHEDS, default=())
+    parts: tuple[Part, ...] = fields.children(default=())
+
+
+build = element.build
 
 
 def from_call(tuning: Mapping[str, Any] | None) -> Cputune | None:
@@ -139,49 +141,6 @@ def _memorytune(members: object, nodes: Mapping[Any, Any]) -> Part:
 
 def _rows(name: str, rows: Iterable[Mapping[str, object]]) -> tuple[Row, ...]:
     return tuple((name, texts(row)) for row in rows)
-
-
-def build(tune: Cputune | None) -> ET.Element | None:
-    """Return the <cputune>, None for None."""
-    if tune is None:
-        return None
-    return tag(
-        "cputune",
-        None,
-        *[tag(key, text=number) for key, number in tune.numbers.items()],
-        *[tag(*row) for row in (*tune.pins, *tune.scheds)],
-        *[
-            tag(part.name, {"vcpus": part.vcpus}, *[tag(*row) for row in part.rows])
-            for part in tune.parts
-        ],
-    )
-
-
-def read(element: ET.Element | None) -> Cputune | None:
-    """Return the content of a <cputune>, None without it."""
-    if element is None:
-        return None
-    return Cputune(
-        numbers={
-            child.tag: child.text for child in element if child.tag in _NUMBERS and child.text
-        },
-        pins=_read_rows(element, _PINS),
-        scheds=_read_rows(element, _SCHEDS),
-        parts=tuple(
-            Part(
-                name=part.tag,
-                vcpus=part.get("vcpus"),
-                rows=_read_rows(part, ("cache", "monitor", "node")),
-            )
-            for part in element
-            if part.tag in ("cachetune", "memorytune")
-        ),
-    )
-
-
-def _read_rows(element: ET.Element, names: Iterable[str]) -> tuple[Row, ...]:
-    known_names = set(names)
-    return tuple((child.tag, dict(child.attrib)) for child in element if child.tag in known_names)
 
 
 def apply_changes(

@@ -1,22 +1,22 @@
 """<disk>."""
 
-import xml.etree.ElementTree as ET
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.core import model
-from saltvirt.xml import attributes_of, bag, leaf, tag, texts
+from saltvirt.xml import element, fields, texts
 from saltvirt.xml.domain import source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("backingStore")
 class Backing:
     """A file below a <disk>, as its definition names it."""
 
-    type: str | None = None
-    format: str | None = None
-    source: dict[str, str]
-    below: "Backing | None" = None
+    type: str | None = fields.attribute("@type", default=None)
+    format: str | None = fields.attribute("format/@type", default=None)
+    # An element without a source marks the end of the chain.
+    source: dict[str, str] = fields.bag("source", is_needed=True)
+    below: "Backing | None" = fields.child(default=None)
 
     @property
     def path(self) -> str | None:
@@ -24,15 +24,15 @@ class Backing:
         return source.path(self.source)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("auth")
 class Auth:
     """The login for the server of a disk; ``secret`` are that element's attributes."""
 
-    username: str | None = None
-    secret: dict[str, str] = field(default_factory=dict)
+    username: str | None = fields.attribute("@username", default=None)
+    secret: dict[str, str] = fields.bag("secret", default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("disk")
 class Disk:
     """
     The content of a <disk>; ``driver``, ``source`` and ``target`` are their elements' attributes.
@@ -40,16 +40,16 @@ class Disk:
     ``hosts`` are the source's servers, ``auth`` is the login there, by a secret.
     """
 
-    type: str | None = "file"
-    device: str = "disk"
-    driver: dict[str, str] | None = None
-    source: dict[str, str] | None = None
-    hosts: tuple[dict[str, str], ...] = ()
-    auth: Auth | None = None
-    backing: Backing | None = None
-    target: dict[str, str] = field(default_factory=dict)
-    is_readonly: bool = False
-    serial: str | None = None
+    type: str | None = fields.attribute("@type", default="file")
+    device: str = fields.attribute("@device", missing="disk", default="disk")
+    driver: dict[str, str] | None = fields.bag("driver", default=None)
+    source: dict[str, str] | None = fields.bag("source", default=None)
+    hosts: tuple[dict[str, str], ...] = fields.values("source/host", default=())
+    auth: Auth | None = fields.child("source", default=None)
+    backing: Backing | None = fields.child(default=None)
+    target: dict[str, str] = fields.bag("target", default_factory=dict)
+    is_readonly: bool = fields.presence("readonly", default=False)
+    serial: str | None = fields.text("serial", default=None)
 
     @property
     def path(self) -> str | None:
@@ -134,74 +134,7 @@ def seed(path: str, target: str) -> Disk:
     )
 
 
-def build(disk: Disk) -> ET.Element:
-    """Return the <disk>."""
-    return tag(
-        "disk",
-        {"type": disk.type, "device": disk.device},
-        bag("driver", disk.driver),
-        None
-        if disk.source is None
-        else tag(
-            "source",
-            disk.source,
-            *(tag("host", host) for host in disk.hosts),
-            None
-            if disk.auth is None
-            else tag("auth", {"username": disk.auth.username}, tag("secret", disk.auth.secret)),
-        ),
-        _build_backing(disk.backing),
-        tag("target", disk.target),
-        tag("readonly") if disk.is_readonly else None,
-        leaf("serial", disk.serial),
-    )
-
-
-def read(element: ET.Element) -> Disk:
-    """Return the content of a <disk>."""
-    source_ = element.find("source")
-    source_tag = tag("source") if source_ is None else source_
-    return Disk(
-        type=element.get("type"),
-        device=element.get("device", "disk"),
-        driver=attributes_of(element.find("driver")),
-        source=attributes_of(source_),
-        hosts=tuple(dict(host.attrib) for host in source_tag.findall("host")),
-        auth=_read_auth(source_tag.find("auth")),
-        backing=_read_backing(element.find("backingStore")),
-        target=attributes_of(element.find("target")) or {},
-        is_readonly=element.find("readonly") is not None,
-        serial=element.findtext("serial") or None,
-    )
-
-
-def _read_auth(auth: ET.Element | None) -> Auth | None:
-    if auth is None:
-        return None
-    secret = attributes_of(auth.find("secret")) or {}
-    return Auth(username=auth.get("username"), secret=secret)
-
-
-def _build_backing(backing: Backing | None) -> ET.Element | None:
-    if backing is None:
-        return None
-    kind = tag("format", {"type": backing.format}) if backing.format is not None else None
-    source_ = tag("source", backing.source)
-    return tag("backingStore", {"type": backing.type}, kind, source_, _build_backing(backing.below))
-
-
-def _read_backing(store: ET.Element | None) -> Backing | None:
-    # An empty element marks the end of the chain.
-    origin = attributes_of(store.find("source")) if store is not None else None
-    if store is None or origin is None:
-        return None
-    kind = store.find("format")
-    return Backing(
-        type=store.get("type"),
-        format=kind.get("type") if kind is not None else None,
-        source=origin,
-        below=_read_backing(store.find("backingStore")),
-    )
+build, read = element.build, element.reader(Disk)
 
 
 def describe(disk: Disk) -> dict[str, Any]:

@@ -1,14 +1,13 @@
 """<domain>: the sum of its elements."""
 
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Vm
-from saltvirt.xml import leaf, tag, to_text
+from saltvirt.xml import element, fields, to_text
 from saltvirt.xml.domain import (
     chardev,
     clock,
@@ -47,38 +46,39 @@ from saltvirt.xml.domain.rng import Rng
 from saltvirt.xml.domain.vcpu import Vcpus
 from saltvirt.xml.domain.video import Video
 
-_EVENTS = ("on_poweroff", "on_reboot", "on_crash")
-
 _Element = TypeVar("_Element")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("domain")
 class Domain:
     """The content of a <domain>, as far as this project can write it."""
 
-    type: str | None
-    name: str | None
-    uuid: str | None = None
-    notes: Notes
-    memory: Memory
-    vcpus: Vcpus
-    cputune: Cputune | None = None
-    numatune: Numatune | None = None
-    os: Os
-    features: Features
-    cpu: Cpu | None
-    clock: Clock
-    on_poweroff: str | None = "destroy"
-    on_reboot: str | None = "restart"
-    on_crash: str | None = "destroy"
-    controllers: tuple[Controller, ...] = ()
-    disks: tuple[Disk, ...] = ()
-    interfaces: tuple[Interface, ...] = ()
-    chardevs: tuple[Chardev, ...] = ()
-    graphics: tuple[Graphics, ...] = ()
-    videos: tuple[Video, ...] = ()
-    hostdevs: tuple[Hostdev, ...] = ()
-    rngs: tuple[Rng, ...] = ()
+    type: str | None = fields.attribute("@type")
+    name: str | None = fields.text("name")
+    uuid: str | None = fields.text("uuid", default=None)
+    notes: Notes = fields.child("metadata")
+    memory: Memory = fields.child()
+    vcpus: Vcpus = fields.child()
+    cputune: Cputune | None = fields.child(default=None)
+    numatune: Numatune | None = fields.child(default=None)
+    os: Os = fields.child()
+    features: Features = fields.child()
+    cpu: Cpu | None = fields.child(default=None)
+    clock: Clock = fields.child()
+    on_poweroff: str | None = fields.text("on_poweroff", default="destroy")
+    on_reboot: str | None = fields.text("on_reboot", default="restart")
+    on_crash: str | None = fields.text("on_crash", default="destroy")
+    controllers: tuple[Controller, ...] = fields.children("devices", default=())
+    disks: tuple[Disk, ...] = fields.children("devices", default=())
+    interfaces: tuple[Interface, ...] = fields.children("devices", default=())
+    chardevs: tuple[Chardev, ...] = fields.children("devices", default=())
+    graphics: tuple[Graphics, ...] = fields.children("devices", default=())
+    videos: tuple[Video, ...] = fields.children("devices", default=())
+    hostdevs: tuple[Hostdev, ...] = fields.children("devices", default=())
+    rngs: tuple[Rng, ...] = fields.children("devices", default=())
+
+
+read = element.reader(Domain)
 
 
 def build(
@@ -99,7 +99,7 @@ def build(
     domain = from_call(vm, host_devices)
     if created_storage is not None:
         domain = replace(domain, notes=replace(domain.notes, made=tuple(created_storage)))
-    return to_text(element(domain))
+    return to_text(element.build(domain))
 
 
 def from_call(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
@@ -108,7 +108,9 @@ def from_call(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     card = video.for_display(display)
     memory_ = _shaped("mem", memory.from_call, vm.memory)
     vcpus = _shaped("cpu", vcpu.from_call, vm.cpu)
-    cpu_ = _cpu(vm)
+    cpu_: Cpu | None = _shaped(
+        "cpu", cpu.from_call, vm.cpu, vm.domain_type, has_default=not vm.is_3006
+    )
     if hotplug.has_rules(vm.domain_type):
         memory_, cpu_ = hotplug.add_hotplug(memory_, cpu_, int(vcpus.maximum))
     domain = Domain(
@@ -148,13 +150,6 @@ def from_call(vm: Vm, host_devices: Iterable[Mapping[str, str]] = ()) -> Domain:
     return replace(domain, disks=disks, controllers=controllers)
 
 
-def _cpu(vm: Vm) -> Cpu | None:
-    cpu_: Cpu | None = _shaped(
-        "cpu", cpu.from_call, vm.cpu, vm.domain_type, has_default=not vm.is_3006
-    )
-    return cpu_
-
-
 def _shaped(
     argument: str, construct: Callable[..., _Element], *args: Any, **options: Any
 ) -> _Element:
@@ -175,73 +170,7 @@ def seeds(vm: Vm, used_targets: Container[str]) -> Iterator[Disk]:
         f"vd{letter}" for letter in "bcdefghijklmnopqrstuvwxyz" if f"vd{letter}" not in used_targets
     ]
     if not free_targets:
-        raise BadArgument("disks", "none of vdb to vdz is left for the seed; use another bus")
+        raise BadArgument(
+            "disks", "vdb to vdz are in use, so the seed has no target; use another bus for a disk"
+        )
     yield disk.seed(vm.seed_path, free_targets[0])
-
-
-def element(domain: Domain) -> ET.Element:
-    """Return the <domain>, which :func:`read` reads."""
-    events = [leaf(name, getattr(domain, name)) for name in _EVENTS]
-    return tag(
-        "domain",
-        {"type": domain.type},
-        leaf("name", domain.name),
-        leaf("uuid", domain.uuid),
-        metadata.build(domain.notes),
-        *memory.build(domain.memory),
-        *vcpu.build(domain.vcpus),
-        cputune.build(domain.cputune),
-        numatune.build(domain.numatune),
-        osboot.build(domain.os),
-        features.build(domain.features),
-        cpu.build(domain.cpu),
-        clock.build(domain.clock),
-        *events,
-        _devices(domain),
-    )
-
-
-def _devices(domain: Domain) -> ET.Element:
-    return tag(
-        "devices",
-        None,
-        *map(controller.build, domain.controllers),
-        *map(disk.build, domain.disks),
-        *map(nic.build, domain.interfaces),
-        *map(chardev.build, domain.chardevs),
-        *map(graphics.build, domain.graphics),
-        *map(video.build, domain.videos),
-        *map(hostdev.build, domain.hostdevs),
-        *map(rng.build, domain.rngs),
-    )
-
-
-def read(root: ET.Element) -> Domain:
-    """Return the content of a domain of any origin."""
-    return Domain(
-        type=root.get("type"),
-        name=root.findtext("name") or None,
-        uuid=root.findtext("uuid") or None,
-        notes=metadata.read(root.find("metadata")),
-        memory=memory.read(root),
-        vcpus=vcpu.read(root),
-        cputune=cputune.read(root.find("cputune")),
-        numatune=numatune.read(root.find("numatune")),
-        os=osboot.read(root.find("os")),
-        features=features.read(root.find("features")),
-        cpu=cpu.read(root.find("cpu")),
-        clock=clock.read(root.find("clock")),
-        **{name: root.findtext(name) or None for name in _EVENTS},
-        controllers=tuple(map(controller.read, root.iterfind("devices/controller"))),
-        disks=tuple(map(disk.read, root.iterfind("devices/disk"))),
-        interfaces=tuple(map(nic.read, root.iterfind("devices/interface"))),
-        chardevs=tuple(
-            chardev.read(device)
-            for device in root.iterfind("devices/*")
-            if device.tag in chardev.ELEMENTS
-        ),
-        graphics=tuple(map(graphics.read, root.iterfind("devices/graphics"))),
-        videos=tuple(map(video.read, root.iterfind("devices/video"))),
-        hostdevs=tuple(map(hostdev.read, root.iterfind("devices/hostdev"))),
-        rngs=tuple(map(rng.read, root.iterfind("devices/rng"))),
-    )

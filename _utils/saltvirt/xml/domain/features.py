@@ -1,22 +1,26 @@
 """<features>."""
 
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.core.arguments import refuse_unknown_keys
-from saltvirt.xml import flag, on_off, switch, tag
+from saltvirt.xml import element, fields, flag
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("features")
 class Features:
     """The content of a <features>, as far as this project sets them."""
 
-    acpi: bool = False
-    apic: bool = False
-    pae: bool = False
-    hint_dedicated: bool | None = None
+    acpi: bool = fields.presence("acpi", default=False)
+    apic: bool = fields.presence("apic", default=False)
+    pae: bool = fields.presence("pae", default=False)
+    hint_dedicated: bool | None = fields.attribute(
+        "kvm/hint-dedicated/@state", fields.ON_OFF, default=None
+    )
+
+
+build = element.build
 
 
 def from_call(hypervisor_features: Mapping[str, Any] | None, arch: str | None) -> Features:
@@ -30,32 +34,6 @@ def from_call(hypervisor_features: Mapping[str, Any] | None, arch: str | None) -
         apic=is_x86,
         pae=is_x86,
         hint_dedicated=flag(hint),
-    )
-
-
-def build(features: Features) -> ET.Element:
-    """Return the <features>."""
-    hint = features.hint_dedicated
-    return tag(
-        "features",
-        None,
-        *[tag(name) for name in ("acpi", "apic", "pae") if getattr(features, name)],
-        tag("kvm", None, tag("hint-dedicated", {"state": on_off(hint)}))
-        if hint is not None
-        else None,
-    )
-
-
-def read(element: ET.Element | None) -> Features:
-    """Return the content of a <features>; none without it."""
-    if element is None:
-        return Features()
-    hint = element.find("kvm/hint-dedicated")
-    return Features(
-        acpi=element.find("acpi") is not None,
-        apic=element.find("apic") is not None,
-        pae=element.find("pae") is not None,
-        hint_dedicated=None if hint is None else switch(hint.get("state")),
     )
 
 

@@ -2,12 +2,12 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.core.arguments import refuse_unknown_keys
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import attributes_of, bag, parse, switch, tag, texts, to_text, yes_no
+from saltvirt.xml import element, fields, parse, texts, to_text
 from saltvirt.xml.edit import amend
 
 _KEYS = {"type", "port", "tls_port", "listen", "password", "keymap"}
@@ -17,17 +17,20 @@ _TYPES = (*_REACHED, "sdl", "egl-headless", "dbus", "desktop", "none")
 _SHOWN = ("autoport", "keymap", "listen", "port", "type")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("graphics")
 class Graphics:
     """The content of a <graphics>; ``listen`` are the attributes of its first listener."""
 
-    type: str | None
-    port: str | None = None
-    autoport: bool | None = None
-    tls_port: str | None = None
-    password: str | None = field(default=None, repr=False)
-    keymap: str | None = None
-    listen: dict[str, str] | None = None
+    type: str | None = fields.attribute("@type")
+    port: str | None = fields.attribute("@port", default=None)
+    autoport: bool | None = fields.attribute("@autoport", fields.YES_NO, default=None)
+    tls_port: str | None = fields.attribute("@tlsPort", default=None)
+    password: str | None = fields.attribute("@passwd", default=None, repr=False)
+    keymap: str | None = fields.attribute("@keymap", default=None)
+    listen: dict[str, str] | None = fields.bag("listen", default=None)
+
+
+build, read = element.build, element.reader(Graphics)
 
 
 def vnc(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,32 +99,6 @@ def _listen(listen: Any) -> dict[str, str]:
     return texts({"type": kind, "address": address})
 
 
-def build(graphics: Graphics) -> ET.Element:
-    """Return the <graphics>."""
-    attributes = {
-        "type": graphics.type,
-        "port": graphics.port,
-        "autoport": yes_no(graphics.autoport),
-        "tlsPort": graphics.tls_port,
-        "passwd": graphics.password,
-        "keymap": graphics.keymap,
-    }
-    return tag("graphics", attributes, bag("listen", graphics.listen))
-
-
-def read(element: ET.Element) -> Graphics:
-    """Return the content of a <graphics>."""
-    return Graphics(
-        type=element.get("type"),
-        port=element.get("port"),
-        autoport=switch(element.get("autoport")),
-        tls_port=element.get("tlsPort"),
-        password=element.get("passwd"),
-        keymap=element.get("keymap"),
-        listen=attributes_of(element.find("listen")),
-    )
-
-
 def describe(elements: Iterable[ET.Element]) -> dict[str, str]:
     """
     Return all attributes of displays except passwords; those of a later one win.
@@ -130,10 +107,10 @@ def describe(elements: Iterable[ET.Element]) -> dict[str, str]:
     them.
     """
     out = dict.fromkeys(_SHOWN, "None")
-    for element in elements:
-        listen = attributes_of(element.find("listen")) or {}
-        address = {"listen": listen["address"]} if "address" in listen else {}
-        out |= address | {key: value for key, value in element.attrib.items() if key != "passwd"}
+    for display in elements:
+        listen = display.find("listen[@address]")
+        address = {} if listen is None else {"listen": listen.get("address", "")}
+        out |= address | {key: value for key, value in display.attrib.items() if key != "passwd"}
     return out
 
 
@@ -142,8 +119,8 @@ def without_passwords(text: str) -> str:
     if " passwd=" not in text:
         return text
     root = parse(text)
-    for element in root.iterfind("devices/graphics"):
-        element.attrib.pop("passwd", None)
+    for display in root.iterfind("devices/graphics"):
+        display.attrib.pop("passwd", None)
     return to_text(root)
 
 

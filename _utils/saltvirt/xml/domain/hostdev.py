@@ -1,12 +1,10 @@
 """<hostdev>: a device of the host given to the VM."""
 
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import attributes_of, bag, switch, tag, yes_no
+from saltvirt.xml import element, fields
 
 # The address of a PCI device; that of a USB device is BUS:DEVICE.
 _ADDRESS = re.compile(
@@ -18,16 +16,19 @@ _NAME = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("hostdev")
 class Hostdev:
     """The content of a <hostdev>: a PCI device's address, or a USB device's vendor and product."""
 
-    type: str | None
-    mode: str | None = "subsystem"
-    managed: bool | None = True
-    address: dict[str, str] | None = None
-    vendor: dict[str, str] | None = None
-    product: dict[str, str] | None = None
+    mode: str | None = fields.attribute("@mode", default="subsystem")
+    type: str | None = fields.attribute("@type")
+    managed: bool | None = fields.attribute("@managed", fields.YES_NO, default=True)
+    vendor: dict[str, str] | None = fields.bag("source/vendor", default=None)
+    product: dict[str, str] | None = fields.bag("source/product", default=None)
+    address: dict[str, str] | None = fields.bag("source/address", default=None)
+
+
+build, read = element.build, element.reader(Hostdev)
 
 
 def refuse_unknown(name: str, host_device_names: Container[str]) -> None:
@@ -42,7 +43,7 @@ def refuse_unknown(name: str, host_device_names: Container[str]) -> None:
     if not name.startswith(("pci_", "usb_")):
         raise BadArgument(
             "host_devices",
-            f"{name!r}: a VM gets PCI and USB devices alone; virt.node_devices lists them",
+            f"{name!r}: a VM can get only PCI and USB devices; virt.node_devices lists them",
         )
     raise BadArgument(
         "host_devices", f"{name!r} is not a device of this host; list them with virt.node_devices"
@@ -73,31 +74,3 @@ def from_call(device: Mapping[str, str]) -> Hostdev:
             product={"id": device["product_id"]},
         )
     raise BadArgument("host_devices", f"{name!r} is neither a PCI nor a USB device")
-
-
-def build(device: Hostdev) -> ET.Element:
-    """Return the <hostdev>."""
-    attributes = {"mode": device.mode, "type": device.type, "managed": yes_no(device.managed)}
-    return tag(
-        "hostdev",
-        attributes,
-        tag(
-            "source",
-            None,
-            bag("vendor", device.vendor),
-            bag("product", device.product),
-            bag("address", device.address),
-        ),
-    )
-
-
-def read(element: ET.Element) -> Hostdev:
-    """Return the content of a <hostdev>."""
-    return Hostdev(
-        type=element.get("type"),
-        mode=element.get("mode"),
-        managed=switch(element.get("managed")),
-        address=attributes_of(element.find("source/address")),
-        vendor=attributes_of(element.find("source/vendor")),
-        product=attributes_of(element.find("source/product")),
-    )

@@ -2,13 +2,13 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.core.arguments import mappings, refuse_unknown_keys, whole_number
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.units import human, size_kib
-from saltvirt.xml import attributes_of, bag, flag, kib, tag, texts
+from saltvirt.xml import element, fields, flag, texts
 from saltvirt.xml.edit.merging import merge
 
 _LIMITS = ("hard_limit", "soft_limit", "swap_hard_limit", "min_guarantee")
@@ -20,37 +20,42 @@ _MOST_SLOTS = 256
 _KEYS = {"boot", "current", "max", "slots", *_LIMITS, *_BACKING}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("page")
 class Page:
     """A size of huge pages and the NUMA cells that get them."""
 
-    size_kib: int | None
-    nodeset: str | None = None
+    size_kib: int | None = fields.value(".", fields.kib_attribute("size"))
+    nodeset: str | None = fields.attribute("@nodeset", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("memoryBacking")
 class Backing:
     """The content of a <memoryBacking>; ``hugepages`` without a size are the host's usual ones."""
 
-    hugepages: tuple[Page, ...] | None = None
-    nosharepages: bool = False
-    locked: bool = False
-    source: dict[str, str] | None = None
-    access: dict[str, str] | None = None
-    allocation: dict[str, str] | None = None
-    discard: bool = False
+    hugepages: tuple[Page, ...] | None = fields.children("hugepages", default=None)
+    nosharepages: bool = fields.presence("nosharepages", default=False)
+    locked: bool = fields.presence("locked", default=False)
+    source: dict[str, str] | None = fields.bag("source", default=None)
+    access: dict[str, str] | None = fields.bag("access", default=None)
+    allocation: dict[str, str] | None = fields.bag("allocation", default=None)
+    discard: bool = fields.presence("discard", default=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare()
 class Memory:
     """The memory of a domain; ``maximum_kib`` is the limit of its growth by hotplug."""
 
-    size_kib: int
-    current_kib: int
-    maximum_kib: int | None = None
-    slots: str | None = None
-    backing: Backing = Backing()
-    limits_kib: dict[str, int] = field(default_factory=dict)
+    slots: str | None = fields.attribute("maxMemory/@slots", default=None)
+    maximum_kib: int | None = fields.value("maxMemory", fields.KIB, default=None)
+    size_kib: int = fields.value("memory", fields.KIB, missing=0)
+    current_kib: int = fields.value("currentMemory", fields.KIB, missing_as="size_kib")
+    backing: Backing = fields.child(default_factory=Backing)
+    limits_kib: dict[str, int] = fields.tagged(
+        "memtune", *_LIMITS, form=fields.KIB, default_factory=dict
+    )
+
+
+build, read = element.build_parts, element.reader(Memory)
 
 
 def from_call(mem: int | Mapping[str, Any]) -> Memory:
@@ -113,97 +118,10 @@ def _single_attribute(attribute: str, value: Any) -> dict[str, str] | None:
     return texts({attribute: value}) if value else None
 
 
-def build(memory: Memory) -> list[ET.Element]:
-    """Return the elements, in libvirt's order."""
-    maximum = {"slots": memory.slots, "unit": "KiB"}
-    elements = [
-        tag("maxMemory", maximum, text=memory.maximum_kib)
-        if memory.maximum_kib is not None
-        else None,
-        tag("memory", {"unit": "KiB"}, text=memory.size_kib),
-        tag("currentMemory", {"unit": "KiB"}, text=memory.current_kib),
-        _build_backing(memory.backing),
-        _build_limits(memory.limits_kib),
-    ]
-    return [element for element in elements if element is not None]
-
-
-def _build_backing(backing: Backing) -> ET.Element | None:
-    if backing == Backing():
-        return None
-    return tag(
-        "memoryBacking",
-        None,
-        _build_pages(backing.hugepages),
-        tag("nosharepages") if backing.nosharepages else None,
-        tag("locked") if backing.locked else None,
-        bag("source", backing.source),
-        bag("access", backing.access),
-        bag("allocation", backing.allocation),
-        tag("discard") if backing.discard else None,
-    )
-
-
-def _build_pages(pages: tuple[Page, ...] | None) -> ET.Element | None:
-    if pages is None:
-        return None
-    rows = [
-        tag("page", {"size": page.size_kib, "unit": "KiB", "nodeset": page.nodeset})
-        for page in pages
-    ]
-    return tag("hugepages", None, *rows)
-
-
-def _build_limits(limits_kib: dict[str, int]) -> ET.Element | None:
-    rows = [tag(limit, {"unit": "KiB"}, text=size) for limit, size in limits_kib.items()]
-    return tag("memtune", None, *rows) if rows else None
-
-
 def most_kib(root: ET.Element) -> int:
     """Return the memory that a domain can have without hotplug."""
-    return _amount(root.find("memory")) or 0
-
-
-def read(root: ET.Element) -> Memory:
-    """Return the memory of a domain."""
-    size = most_kib(root)
-    current = _amount(root.find("currentMemory"))
-    max_memory = root.find("maxMemory")
-    maximum = _amount(max_memory)
-    limits = {limit: _amount(root.find(f"memtune/{limit}")) for limit in _LIMITS}
-    return Memory(
-        size_kib=size,
-        current_kib=size if current is None else current,
-        maximum_kib=maximum,
-        slots=max_memory.get("slots") if max_memory is not None and maximum is not None else None,
-        backing=_read_backing(root.find("memoryBacking")),
-        limits_kib={limit: amount for limit, amount in limits.items() if amount is not None},
-    )
-
-
-def _amount(element: ET.Element | None) -> int | None:
-    return None if element is None else kib(element.text, element.get("unit"))
-
-
-def _read_backing(element: ET.Element | None) -> Backing:
-    if element is None:
-        return Backing()
-    pages = element.find("hugepages")
-    rows = None
-    if pages is not None:
-        rows = tuple(
-            Page(size_kib=kib(page.get("size"), page.get("unit")), nodeset=page.get("nodeset"))
-            for page in pages.iterfind("page")
-        )
-    return Backing(
-        hugepages=rows,
-        nosharepages=element.find("nosharepages") is not None,
-        locked=element.find("locked") is not None,
-        source=attributes_of(element.find("source")),
-        access=attributes_of(element.find("access")),
-        allocation=attributes_of(element.find("allocation")),
-        discard=element.find("discard") is not None,
-    )
+    element = root.find("memory")
+    return 0 if element is None else fields.KIB.load(element) or 0
 
 
 def apply_changes(current: Memory, changes: int | Mapping[str, Any]) -> Memory:

@@ -1,17 +1,31 @@
 """<metadata>: this project's notes in a VM's definition, in a namespace of its own."""
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.core.model import Vm
-from saltvirt.xml import METADATA_NS, parse, tag, yes_no
+from saltvirt.xml import METADATA_NS, element, fields, parse, tag
 
 _OURS = f"{{{METADATA_NS}}}"
-_GROUPS = ("affinity", "anti_affinity")
+# An operator who edits the XML may write anything here.
+_MIB = fields.Codec(
+    lambda text: int(text) if text and text.isascii() and text.isdigit() else 0, str
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _read_made(notes: ET.Element) -> tuple[str, ...] | None:
+    if notes.get("made") is None:
+        return None
+    return tuple(child.text for child in notes.iterfind(f"{_OURS}made") if child.text)
+
+
+def _write_made(notes: ET.Element, paths: tuple[str, ...]) -> None:
+    # A build may have made no disk: then only the number is written.
+    notes.set("made", str(len(paths)))
+    notes.extend(tag(f"{_OURS}made", text=path) for path in paths)
+
+
+@element.declare(f"{_OURS}vm")
 class Notes:
     """
     The notes of this project in a VM's definition.
@@ -24,16 +38,23 @@ class Notes:
     firmware's variables.
     """
 
-    disk_mib: int = 0
-    seed: str | None = None
-    stay: bool = False
-    cpu_qemu: str | None = None
-    moved_to: str | None = None
-    ssh_user: str | None = None
-    affinity: tuple[str, ...] = ()
-    anti_affinity: tuple[str, ...] = ()
-    made: tuple[str, ...] | None = None
-    made_variables: bool = False
+    disk_mib: int = fields.attribute("@disk_mib", _MIB, missing=0, default=0)
+    seed: str | None = fields.attribute("@seed", default=None)
+    stay: bool = fields.attribute("@stay", fields.YES, missing=False, default=False)
+    cpu_qemu: str | None = fields.attribute("@cpu_qemu", default=None)
+    moved_to: str | None = fields.attribute("@moved_to", default=None)
+    ssh_user: str | None = fields.attribute("@ssh_user", default=None)
+    affinity: tuple[str, ...] = fields.values(f"{_OURS}affinity", fields.TEXT, default=())
+    anti_affinity: tuple[str, ...] = fields.values(f"{_OURS}anti_affinity", fields.TEXT, default=())
+    made: tuple[str, ...] | None = fields.value(
+        ".", fields.Form(_read_made, _write_made), default=None
+    )
+    made_variables: bool = fields.attribute(
+        "@made_variables", fields.YES, missing=False, default=False
+    )
+
+
+build = element.build
 
 
 def from_call(vm: Vm) -> Notes:
@@ -47,52 +68,9 @@ def from_call(vm: Vm) -> Notes:
     )
 
 
-def build(notes: Notes) -> ET.Element:
-    """Return the <metadata>."""
-    members = [tag(_OURS + name, text=group) for name in _GROUPS for group in getattr(notes, name)]
-    members += [tag(f"{_OURS}made", text=path) for path in notes.made or ()]
-    attributes = {
-        "disk_mib": notes.disk_mib,
-        "seed": notes.seed,
-        "stay": yes_no(notes.stay or None),
-        "cpu_qemu": notes.cpu_qemu,
-        "moved_to": notes.moved_to,
-        "ssh_user": notes.ssh_user,
-        # A build may have made no disk: then only the number is written.
-        "made": None if notes.made is None else len(notes.made),
-        "made_variables": yes_no(notes.made_variables or None),
-    }
-    return tag("metadata", None, tag(f"{_OURS}vm", attributes, *members))
-
-
-def read(element: ET.Element | None) -> Notes:
-    """Return the notes in a <metadata>, empty ones if it is missing or has none of ours."""
-    vm_element = element.find(f"{_OURS}vm") if element is not None else None
-    if vm_element is None:
-        return Notes()
-    disk_mib = vm_element.get("disk_mib", "")
-    groups = {
-        name: tuple(child.text for child in vm_element.iterfind(_OURS + name) if child.text)
-        for name in _GROUPS
-    }
-    return Notes(
-        # An operator who edits the XML may write anything here.
-        disk_mib=int(disk_mib) if disk_mib.isascii() and disk_mib.isdigit() else 0,
-        seed=vm_element.get("seed"),
-        stay=vm_element.get("stay") == "yes",
-        cpu_qemu=vm_element.get("cpu_qemu"),
-        moved_to=vm_element.get("moved_to"),
-        ssh_user=vm_element.get("ssh_user"),
-        made=_read_made(vm_element),
-        made_variables=vm_element.get("made_variables") == "yes",
-        **groups,
-    )
-
-
-def _read_made(vm_element: ET.Element) -> tuple[str, ...] | None:
-    if vm_element.get("made") is None:
-        return None
-    return tuple(child.text for child in vm_element.iterfind(f"{_OURS}made") if child.text)
+def read(root: ET.Element) -> Notes:
+    """Return the notes of a domain, empty ones if it has none of ours."""
+    return element.read(Notes, root.find(f"metadata/{_OURS}vm"))
 
 
 def describe(notes: Notes) -> dict[str, Any]:
@@ -131,4 +109,4 @@ def promise_more(root: ET.Element, disk_mib: int) -> None:
     """Raise the MiB that a domain's disks may take; do nothing in a domain without our notes."""
     vm_element = root.find(f"metadata/{_OURS}vm")
     if vm_element is not None and disk_mib:
-        vm_element.set("disk_mib", str(max(read(root.find("metadata")).disk_mib + disk_mib, 0)))
+        vm_element.set("disk_mib", str(max(read(root).disk_mib + disk_mib, 0)))

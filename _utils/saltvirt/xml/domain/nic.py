@@ -1,12 +1,11 @@
 """<interface>."""
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.core.model import Nic
 from saltvirt.core.nics import pci
-from saltvirt.xml import attributes_of, bag, switch, tag, texts, yes_no
+from saltvirt.xml import element, fields, texts
 
 # Shown also without attributes.
 _ALWAYS = ("driver", "source", "address")
@@ -17,48 +16,56 @@ _SOURCE = {
     "direct": "dev",
     "vdpa": "dev",
 }
+# A <source> that has only the address of a device.
+_SOME_ATTRIBUTES = fields.Form(lambda source: dict(source.attrib) or None, fields.ATTRIBUTES.dump)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("vlan")
 class Vlan:
     """VLAN tags, each with its ``nativeMode``."""
 
-    is_trunk: bool = False
-    tags: tuple[tuple[str, str | None], ...] = ()
+    is_trunk: bool = fields.attribute("@trunk", fields.YES, missing=False, default=False)
+    tags: tuple[tuple[str, str | None], ...] = fields.values(
+        "tag", fields.tuple_of("id", "nativeMode"), default=()
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("virtualport")
 class Port:
     """The settings of a port of a virtual switch."""
 
-    type: str | None
-    parameters: dict[str, str] | None = None
+    type: str | None = fields.attribute("@type")
+    parameters: dict[str, str] | None = fields.bag("parameters", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("filterref")
 class Filter:
     """A filter of the host and its parameters."""
 
-    name: str | None
-    parameters: tuple[tuple[str | None, str | None], ...] = ()
+    name: str | None = fields.attribute("@filter")
+    parameters: tuple[tuple[str | None, str | None], ...] = fields.values(
+        "parameter", fields.tuple_of("name", "value"), default=()
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("interface")
 class Interface:
     """The content of an <interface>; ``source``, ``address``, ``driver`` are attributes."""
 
-    type: str | None = "bridge"
-    managed: bool | None = None
-    source: dict[str, str] | None = None
-    address: dict[str, str] | None = None
-    mac: str | None = None
-    mtu: str | None = None
-    vlan: Vlan | None = None
-    virtualport: Port | None = None
-    bandwidth: dict[str, dict[str, str]] | None = None
-    filter: Filter | None = None
-    model: str | None = None
-    driver: dict[str, str] | None = None
+    type: str | None = fields.attribute("@type", default="bridge")
+    managed: bool | None = fields.attribute("@managed", fields.YES_NO, default=None)
+    source: dict[str, str] | None = fields.value("source", _SOME_ATTRIBUTES, default=None)
+    address: dict[str, str] | None = fields.bag("source/address", default=None)
+    mac: str | None = fields.attribute("mac/@address", default=None)
+    mtu: str | None = fields.attribute("mtu/@size", default=None)
+    vlan: Vlan | None = fields.child(default=None)
+    virtualport: Port | None = fields.child(default=None)
+    bandwidth: dict[str, dict[str, str]] | None = fields.tagged(
+        "bandwidth", "inbound", "outbound", default=None
+    )
+    filter: Filter | None = fields.child(default=None)
+    model: str | None = fields.attribute("model/@type", default=None)
+    driver: dict[str, str] | None = fields.bag("driver", default=None)
 
     @property
     def on(self) -> str | None:
@@ -131,106 +138,7 @@ def _filter(filter_: dict[str, Any] | None) -> Filter | None:
     return Filter(name=filter_["name"], parameters=tuple(filter_["parameters"]))
 
 
-def build(interface: Interface) -> ET.Element:
-    """Return the <interface>."""
-    return tag(
-        "interface",
-        {"type": interface.type, "managed": yes_no(interface.managed)},
-        _build_source(interface),
-        tag("mac", {"address": interface.mac}) if interface.mac is not None else None,
-        tag("mtu", {"size": interface.mtu}) if interface.mtu is not None else None,
-        build_vlan(interface.vlan),
-        build_port(interface.virtualport),
-        _build_limits(interface.bandwidth),
-        _build_filter(interface.filter),
-        tag("model", {"type": interface.model}) if interface.model is not None else None,
-        bag("driver", interface.driver),
-    )
-
-
-def _build_source(interface: Interface) -> ET.Element | None:
-    if interface.source is None and interface.address is None:
-        return None
-    return tag("source", interface.source, bag("address", interface.address))
-
-
-def build_vlan(vlan: Vlan | None) -> ET.Element | None:
-    if vlan is None:
-        return None
-    tags = [tag("tag", {"id": number, "nativeMode": mode}) for number, mode in vlan.tags]
-    return tag("vlan", {"trunk": "yes"} if vlan.is_trunk else None, *tags)
-
-
-def build_port(port: Port | None) -> ET.Element | None:
-    if port is None:
-        return None
-    return tag("virtualport", {"type": port.type}, bag("parameters", port.parameters))
-
-
-def _build_limits(limits: dict[str, dict[str, str]] | None) -> ET.Element | None:
-    if limits is None:
-        return None
-    return tag("bandwidth", None, *[tag(side, values) for side, values in limits.items()])
-
-
-def _build_filter(filter_: Filter | None) -> ET.Element | None:
-    if filter_ is None:
-        return None
-    rows = [tag("parameter", {"name": name, "value": value}) for name, value in filter_.parameters]
-    return tag("filterref", {"filter": filter_.name}, *rows)
-
-
-def read(element: ET.Element) -> Interface:
-    """Return the content of an <interface>."""
-    source = element.find("source")
-    return Interface(
-        type=element.get("type"),
-        managed=switch(element.get("managed")),
-        source=attributes_of(source) or None,
-        address=attributes_of(element.find("source/address")),
-        mac=_attribute(element, "mac", "address"),
-        mtu=_attribute(element, "mtu", "size"),
-        vlan=read_vlan(element.find("vlan")),
-        virtualport=read_port(element.find("virtualport")),
-        bandwidth=_read_limits(element.find("bandwidth")),
-        filter=_read_filter(element.find("filterref")),
-        model=_attribute(element, "model", "type"),
-        driver=attributes_of(element.find("driver")),
-    )
-
-
-def _attribute(element: ET.Element, name: str, key: str) -> str | None:
-    child = element.find(name)
-    return None if child is None else child.get(key)
-
-
-def read_vlan(element: ET.Element | None) -> Vlan | None:
-    if element is None:
-        return None
-    tags = tuple(
-        (child.get("id", ""), child.get("nativeMode")) for child in element.iterfind("tag")
-    )
-    return Vlan(is_trunk=switch(element.get("trunk")) is True, tags=tags)
-
-
-def read_port(element: ET.Element | None) -> Port | None:
-    if element is None:
-        return None
-    return Port(type=element.get("type"), parameters=attributes_of(element.find("parameters")))
-
-
-def _read_limits(element: ET.Element | None) -> dict[str, dict[str, str]] | None:
-    return None if element is None else {side.tag: dict(side.attrib) for side in element}
-
-
-def _read_filter(element: ET.Element | None) -> Filter | None:
-    if element is None:
-        return None
-    rows = tuple(
-        (parameter.get("name"), parameter.get("value"))
-        for parameter in element.iterfind("parameter")
-    )
-    return Filter(name=element.get("filter"), parameters=rows)
+build, read = element.build, element.reader(Interface)
 
 
 def describe(element: ET.Element) -> dict[str, Any]:
@@ -241,9 +149,9 @@ def describe(element: ET.Element) -> dict[str, Any]:
     """
     out: dict[str, Any] = {"type": element.get("type")}
     short = {"mac": "address", "model": "type", "target": "dev"}
-    for child in element:
-        if child.tag in short:
-            out[child.tag] = child.get(short[child.tag])
-        elif child.attrib or child.tag in _ALWAYS:
-            out[child.tag] = dict(child.attrib)
+    for part in element:
+        if part.tag in short:
+            out[part.tag] = part.get(short[part.tag])
+        elif part.attrib or part.tag in _ALWAYS:
+            out[part.tag] = dict(part.attrib)
     return out

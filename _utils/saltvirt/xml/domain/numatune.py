@@ -1,21 +1,22 @@
 """<numatune>."""
 
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.core.arguments import refuse_unknown_keys
-from saltvirt.xml import attributes_of, bag, tag, texts
+from saltvirt.xml import element, fields, texts
 from saltvirt.xml.edit.merging import merge
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("numatune")
 class Numatune:
     """The content of a <numatune>, as its elements' attributes."""
 
-    memory: dict[str, str] | None = None
-    memnodes: tuple[dict[str, str], ...] = ()
+    memory: dict[str, str] | None = fields.bag("memory", default=None)
+    memnodes: tuple[dict[str, str], ...] = fields.values("memnode", default=())
+
+
+build = element.build
 
 
 def from_call(tune: Mapping[str, Any] | None) -> Numatune | None:
@@ -27,24 +28,6 @@ def from_call(tune: Mapping[str, Any] | None) -> Numatune | None:
     return Numatune(
         memory=texts(tune["memory"]) if tune.get("memory") else None,
         memnodes=tuple(texts({"cellid": cell, **rule}) for cell, rule in nodes),
-    )
-
-
-def build(tune: Numatune | None) -> ET.Element | None:
-    """Return the <numatune>, None for None."""
-    if tune is None:
-        return None
-    nodes = [tag("memnode", node) for node in tune.memnodes]
-    return tag("numatune", None, bag("memory", tune.memory), *nodes)
-
-
-def read(element: ET.Element | None) -> Numatune | None:
-    """Return the content of a <numatune>, None without it."""
-    if element is None:
-        return None
-    return Numatune(
-        memory=attributes_of(element.find("memory")),
-        memnodes=tuple(dict(node.attrib) for node in element.iterfind("memnode")),
     )
 
 

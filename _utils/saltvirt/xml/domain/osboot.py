@@ -2,13 +2,13 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.core.arguments import boolean, refuse_unknown_keys
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Vm
-from saltvirt.xml import attributes_of, bag, leaf, switch, tag
+from saltvirt.xml import element, fields, switch, tag
 from saltvirt.xml.domain import source
 from saltvirt.xml.edit import amend
 
@@ -18,37 +18,40 @@ _DEVICES = {"hd", "fd", "cdrom", "network"}
 _VARIABLES = "/var/lib/libvirt/qemu/nvram/{}_VARS.fd"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("loader")
 class Loader:
     """A <loader>: the firmware's file and the element's attributes."""
 
-    path: str | None = None
-    attributes: dict[str, str] = field(default_factory=dict)
+    path: str | None = fields.text(default=None)
+    attributes: dict[str, str] = fields.bag(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("nvram")
 class Nvram:
     """An <nvram>: a file, or the attributes of a <source>, and the element's own."""
 
-    path: str | None = None
-    attributes: dict[str, str] = field(default_factory=dict)
-    source: dict[str, str] | None = None
+    path: str | None = fields.text(default=None)
+    attributes: dict[str, str] = fields.bag(default_factory=dict)
+    source: dict[str, str] | None = fields.bag("source", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("os")
 class Os:
     """The content of an <os>."""
 
-    type: str | None = "hvm"
-    arch: str | None = None
-    machine: str | None = None
-    firmware: str | None = None
-    loader: Loader | None = None
-    nvram: Nvram | None = None
-    kernel: str | None = None
-    initrd: str | None = None
-    cmdline: str | None = None
-    boot: tuple[str, ...] = ()
+    type: str | None = fields.text("type", default="hvm")
+    arch: str | None = fields.attribute("type/@arch", default=None)
+    machine: str | None = fields.attribute("type/@machine", default=None)
+    firmware: str | None = fields.attribute("@firmware", default=None)
+    loader: Loader | None = fields.child(default=None)
+    nvram: Nvram | None = fields.child(default=None)
+    kernel: str | None = fields.text("kernel", default=None)
+    initrd: str | None = fields.text("initrd", default=None)
+    cmdline: str | None = fields.text("cmdline", default=None)
+    boot: tuple[str, ...] = fields.values("boot", fields.in_attribute("dev"), default=())
+
+
+build = element.build
 
 
 def parse_boot_devices(boot_dev: object) -> tuple[str, ...]:
@@ -67,19 +70,25 @@ def check(boot: Mapping[str, Any] | None) -> None:
         return
     refuse_unknown_keys("boot", boot, _KEYS)
     _check_efi(boot)
-    for part in ("cmdline", "initrd"):
-        if boot.get(part) and not boot.get("kernel"):
-            raise BadArgument("boot", f"{part!r} needs 'kernel'")
+    _check_direct(boot)
     if bool(boot.get("loader")) != bool(boot.get("nvram")):
-        raise BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
-    if boot.get("efi") and boot.get("loader"):
-        raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
+        raise _incomplete_firmware()
+
+
+def _check_direct(direct: Mapping[str, Any]) -> None:
+    for part in ("initrd", "cmdline"):
+        if direct.get(part) and not direct.get("kernel"):
+            raise BadArgument("boot", f"{part!r} needs 'kernel'")
+
+
+def _incomplete_firmware() -> BadArgument:
+    return BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
 
 
 def _check_efi(boot: Mapping[str, Any]) -> None:
-    """Refuse a text such as ``'no'``, which would count as true."""
-    if boot.get("efi") is not None:
-        boolean("boot:efi", boot["efi"])
+    # A text such as 'no' would count as true.
+    if boot.get("efi") is not None and boolean("boot:efi", boot["efi"]) and boot.get("loader"):
+        raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
 
 
 def from_call(vm: Vm) -> Os:
@@ -99,59 +108,6 @@ def from_call(vm: Vm) -> Os:
         nvram=nvram,
         **direct,
         boot=vm.boot_dev,
-    )
-
-
-def build(os: Os) -> ET.Element:
-    """Return the <os>."""
-    loader, nvram = os.loader, os.nvram
-    return tag(
-        "os",
-        {"firmware": os.firmware},
-        tag("type", {"arch": os.arch, "machine": os.machine}, text=os.type),
-        tag("loader", loader.attributes, text=loader.path) if loader is not None else None,
-        tag("nvram", nvram.attributes, bag("source", nvram.source), text=nvram.path)
-        if nvram is not None
-        else None,
-        *[leaf(key, getattr(os, key)) for key in ("kernel", "initrd", "cmdline")],
-        *[tag("boot", {"dev": device}) for device in os.boot],
-    )
-
-
-def read(element: ET.Element | None) -> Os:
-    """Return the content of an <os>; an empty one without the element."""
-    if element is None:
-        return Os(type=None)
-    # A missing element means the same as an empty one.
-    kind = element.find("type")
-    kind = tag("type") if kind is None else kind
-    return Os(
-        type=kind.text or None,
-        arch=kind.get("arch"),
-        machine=kind.get("machine"),
-        firmware=element.get("firmware"),
-        loader=_read_loader(element.find("loader")),
-        nvram=_read_nvram(element.find("nvram")),
-        **{key: element.findtext(key) or None for key in ("kernel", "initrd", "cmdline")},
-        boot=tuple(child.get("dev", "") for child in element.iterfind("boot")),
-    )
-
-
-def _read_loader(element: ET.Element | None) -> Loader | None:
-    if element is None:
-        return None
-    return Loader(path=element.text or None, attributes=dict(element.attrib))
-
-
-def _read_nvram(element: ET.Element | None) -> Nvram | None:
-    if element is None:
-        return None
-    origin = attributes_of(element.find("source"))
-    return Nvram(
-        # With a source, the text is only indentation.
-        path=(element.text or None) if origin is None else None,
-        attributes=dict(element.attrib),
-        source=origin,
     )
 
 
@@ -209,9 +165,7 @@ def apply_changes(
     }
     out = _with_firmware(replace(current, **direct), boot)
     out = out if boot_devices is None else replace(out, boot=boot_devices)
-    if (out.initrd or out.cmdline) and not out.kernel:
-        part = "initrd" if out.initrd else "cmdline"
-        raise BadArgument("boot", f"{part!r} needs 'kernel'")
+    _check_direct({"kernel": out.kernel, "initrd": out.initrd, "cmdline": out.cmdline})
     return out
 
 
@@ -219,8 +173,6 @@ def _with_firmware(current: Os, boot: Mapping[str, Any]) -> Os:
     if boot.get("efi") is False or _is_cleared(boot):
         return replace(current, firmware=None, loader=None, nvram=None)
     if boot.get("efi"):
-        if boot.get("loader"):
-            raise BadArgument("boot", "'efi: True' finds its own loader; leave 'loader' out")
         # libvirt replaces the request for a firmware with the loader that it has found.
         return replace(current, firmware="efi") if current.loader is None else current
     return _with_loader(current, boot)
@@ -237,7 +189,7 @@ def _with_loader(current: Os, boot: Mapping[str, Any]) -> Os:
         nvram = nvram or Nvram()
         nvram = replace(nvram, attributes={**nvram.attributes, **_template(boot["nvram"])})
     if {"loader", "nvram"} & set(boot) and (loader is None) != (nvram is None):
-        raise BadArgument("boot", "'loader' and 'nvram' go together; or use 'efi: True'")
+        raise _incomplete_firmware()
     return replace(current, loader=loader, nvram=nvram)
 
 
@@ -254,16 +206,16 @@ def _is_cleared(boot: Mapping[str, Any]) -> bool:
 
 def amend_domain(root: ET.Element, requested: Os) -> None:
     """Change the <os> of a domain in place."""
-    element = root.find("os")
-    current = read(element)
+    os_element = root.find("os")
+    current = element.read(Os, os_element)
     amend.change_children(root, [build(current)], [build(requested)])
-    if element is None:
+    if os_element is None:
         return
     if requested.firmware is None and current.firmware is not None:
         # The features for the choice of a firmware.
-        amend.put_children(element, "firmware", [])
+        amend.remove_children(os_element, "firmware")
     if requested.boot != current.boot:
         # Their order is the boot order.
         amend.put_children(
-            element, "boot", [tag("boot", {"dev": device}) for device in requested.boot]
+            os_element, "boot", [tag("boot", {"dev": device}) for device in requested.boot]
         )

@@ -21,7 +21,7 @@ def from_url(argument: str, url: str) -> RemoteSource:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname
     except ValueError as exc:
-        raise BadArgument(argument, f"its source_file is no URL: {exc}") from None
+        raise BadArgument(argument, f"its source_file is not a URL: {exc}") from None
     if parts.scheme not in PORTS:
         raise BadArgument(
             argument,
@@ -30,10 +30,10 @@ def from_url(argument: str, url: str) -> RemoteSource:
     if parts.username or parts.password:
         raise BadArgument(
             argument,
-            "its source_file has a user or a password, which all who read the VM would see",
+            "its source_file has a user or a password, which readers of the VM's XML would see",
         )
     if not host or not parts.path.strip("/"):
-        raise BadArgument(argument, "its source_file names no host, or no file there")
+        raise BadArgument(argument, "its source_file lacks a host or a path")
     source = {"protocol": parts.scheme, "name": parts.path}
     if parts.query:
         source["query"] = parts.query

@@ -1,30 +1,32 @@
 """<sysinfo>: the host's data for the guest's firmware."""
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
 
-from saltvirt.xml import tag
+from saltvirt.xml import element, fields
 
 # The name of the credential that gives a guest its identity, and the end of its file's name.
 CREDENTIAL = "opt/io.systemd.credentials/tmpfiles.extra"
 CREDENTIAL_FILE = "_seed.credentials"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("entry")
 class Entry:
     """An <entry>: a text, or a file of the host that QEMU reads when it starts."""
 
-    name: str | None
-    text: str | None = None
-    file: str | None = None
+    name: str | None = fields.attribute("@name")
+    file: str | None = fields.attribute("@file", default=None)
+    text: str | None = fields.text(default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("sysinfo")
 class Sysinfo:
     """The content of a <sysinfo>; of SMBIOS, with entries in tables, only the type is read."""
 
-    type: str | None
-    entries: tuple[Entry, ...] = ()
+    type: str | None = fields.attribute("@type")
+    entries: tuple[Entry, ...] = fields.children(default=())
+
+
+read = element.reader(Sysinfo)
 
 
 def is_credential(entry: Entry) -> bool:
@@ -37,25 +39,7 @@ def for_file(name: str, path: object) -> Sysinfo:
     return Sysinfo(type="fwcfg", entries=(Entry(name=name, file=str(path)),))
 
 
-def build(info: Sysinfo) -> ET.Element:
-    """Return the <sysinfo>."""
-    entries = [
-        tag("entry", {"name": entry.name, "file": entry.file}, text=entry.text)
-        for entry in info.entries
-    ]
-    return tag("sysinfo", {"type": info.type}, *entries)
-
-
 def add(root: ET.Element, info: Sysinfo) -> None:
     """Add the sysinfo to a domain of any origin, at its place in libvirt's schema."""
-    place = next(index for index, element in enumerate(root) if element.tag == "os")
-    root.insert(place, build(info))
-
-
-def read(element: ET.Element) -> Sysinfo:
-    """Return the content of a <sysinfo>."""
-    entries = [
-        Entry(name=child.get("name"), text=child.text or None, file=child.get("file"))
-        for child in element.iterfind("entry")
-    ]
-    return Sysinfo(type=element.get("type"), entries=tuple(entries))
+    place = next(index for index, part in enumerate(root) if part.tag == "os")
+    root.insert(place, element.build(info))

@@ -1,50 +1,28 @@
 """<tpm>."""
 
-import xml.etree.ElementTree as ET
-from dataclasses import dataclass
-
-from saltvirt.xml import attributes_of, bag, tag
+from saltvirt.xml import element, fields
 
 # libvirt's folder for the states of emulated TPMs, by the VMs' UUIDs.
 _STATES = "/var/lib/libvirt/swtpm"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("backend")
 class Backend:
     """The provider of a TPM: the attributes of a <backend>, and those of its <source>."""
 
-    attributes: dict[str, str]
-    source: dict[str, str] | None = None
+    attributes: dict[str, str] = fields.bag()
+    source: dict[str, str] | None = fields.bag("source", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("tpm")
 class Tpm:
     """The content of a <tpm>."""
 
-    model: str | None
-    backend: Backend | None = None
+    model: str | None = fields.attribute("@model")
+    backend: Backend | None = fields.child(default=None)
 
 
-def build(tpm: Tpm) -> ET.Element:
-    """Return the <tpm>."""
-    backend = tpm.backend
-    return tag(
-        "tpm",
-        {"model": tpm.model},
-        tag("backend", backend.attributes, bag("source", backend.source))
-        if backend is not None
-        else None,
-    )
-
-
-def read(element: ET.Element) -> Tpm:
-    """Return the content of a <tpm>."""
-    backend = element.find("backend")
-    if backend is None:
-        return Tpm(model=element.get("model"))
-    source = attributes_of(backend.find("source"))
-    tpm_backend = Backend(attributes=dict(backend.attrib), source=source)
-    return Tpm(model=element.get("model"), backend=tpm_backend)
+read = element.reader(Tpm)
 
 
 def state(tpm: Tpm, uuid: str | None) -> str | None:

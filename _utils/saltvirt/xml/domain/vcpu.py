@@ -2,36 +2,39 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.core.arguments import vcpus
-from saltvirt.xml import flag, leaf, switch, tag, texts, yes_no
+from saltvirt.xml import element, fields, flag, texts
 from saltvirt.xml.edit.merging import merge
 
 _ATTRIBUTES = ("placement", "cpuset", "current")
 # The keys of a call's `cpu` that are read here.
-_OWN = (*_ATTRIBUTES, "maximum", "vcpus", "iothreads")
+_CALL_KEYS = (*_ATTRIBUTES, "maximum", "vcpus", "iothreads")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("vcpu")
 class Vcpu:
     """The state of one virtual CPU."""
 
-    id: str
-    enabled: bool | None = None
-    hotpluggable: bool | None = None
-    order: str | None = None
+    id: str = fields.attribute("@id", missing="")
+    enabled: bool | None = fields.attribute("@enabled", fields.YES_NO, default=None)
+    hotpluggable: bool | None = fields.attribute("@hotpluggable", fields.YES_NO, default=None)
+    order: str | None = fields.attribute("@order", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare()
 class Vcpus:
     """The virtual CPUs that a VM can have; ``attributes`` are those of <vcpu>."""
 
-    maximum: str
-    attributes: dict[str, str] = field(default_factory=dict)
-    listed: tuple[Vcpu, ...] = ()
-    iothreads: str | None = None
+    maximum: str = fields.text("vcpu", missing="1")
+    attributes: dict[str, str] = fields.bag("vcpu", default_factory=dict)
+    states: tuple[Vcpu, ...] = fields.children("vcpus", default=())
+    iothreads: str | None = fields.text("iothreads", default=None)
+
+
+build, read = element.build_parts, element.reader(Vcpus)
 
 
 def from_call(cpu: int | Mapping[str, Any]) -> Vcpus:
@@ -47,7 +50,7 @@ def from_call(cpu: int | Mapping[str, Any]) -> Vcpus:
     return Vcpus(
         maximum=maximum,
         attributes=_as_libvirt_keeps(attributes, maximum),
-        listed=vcpu_states,
+        states=vcpu_states,
         iothreads=str(cpu["iothreads"]) if cpu.get("iothreads") else None,
     )
 
@@ -66,51 +69,10 @@ def _vcpu(number: object, state: Mapping[str, Any]) -> Vcpu:
     return Vcpu(id=str(number), **flags, order=order)
 
 
-def build(vcpus_: Vcpus) -> list[ET.Element]:
-    """Return the elements, in libvirt's order."""
-    rows = [
-        tag(
-            "vcpu",
-            {
-                "id": vcpu.id,
-                "enabled": yes_no(vcpu.enabled),
-                "hotpluggable": yes_no(vcpu.hotpluggable),
-                "order": vcpu.order,
-            },
-        )
-        for vcpu in vcpus_.listed
-    ]
-    elements = [
-        tag("vcpu", vcpus_.attributes, text=vcpus_.maximum),
-        tag("vcpus", None, *rows) if rows else None,
-        leaf("iothreads", vcpus_.iothreads),
-    ]
-    return [element for element in elements if element is not None]
-
-
 def most(root: ET.Element) -> int:
     """Return the number of virtual CPUs that a domain can have; libvirt's default is one."""
     text = (root.findtext("vcpu") or "").strip()
     return int(text) if text.isdecimal() else 1
-
-
-def read(root: ET.Element) -> Vcpus:
-    """Return the virtual CPUs of a domain; libvirt's default is one."""
-    element = root.find("vcpu")
-    return Vcpus(
-        maximum=(element.text if element is not None else None) or "1",
-        attributes=dict(element.attrib) if element is not None else {},
-        listed=tuple(
-            Vcpu(
-                id=child.get("id", ""),
-                enabled=switch(child.get("enabled")),
-                hotpluggable=switch(child.get("hotpluggable")),
-                order=child.get("order"),
-            )
-            for child in root.iterfind("vcpus/vcpu")
-        ),
-        iothreads=root.findtext("iothreads") or None,
-    )
 
 
 def apply_changes(current: Vcpus, changes: int | Mapping[str, Any]) -> Vcpus:
@@ -122,12 +84,12 @@ def apply_changes(current: Vcpus, changes: int | Mapping[str, Any]) -> Vcpus:
     """
     if isinstance(changes, Mapping):
         # Without the keys of other modules, which would be merged for nothing.
-        vcpu_changes = {key: changes[key] for key in _OWN if key in changes}
+        vcpu_changes = {key: changes[key] for key in _CALL_KEYS if key in changes}
         if "vcpus" in vcpu_changes:
             return from_call(merge(_to_call(current), vcpu_changes))
-        requested = from_call(merge(_to_call(replace(current, listed=())), vcpu_changes))
+        requested = from_call(merge(_to_call(replace(current, states=())), vcpu_changes))
         return (
-            replace(requested, listed=current.listed)
+            replace(requested, states=current.states)
             if _counts(requested) == _counts(current)
             else requested
         )
@@ -135,7 +97,7 @@ def apply_changes(current: Vcpus, changes: int | Mapping[str, Any]) -> Vcpus:
         return current
     other_attributes = {key: value for key, value in current.attributes.items() if key != "current"}
     # A list of single CPUs would no longer have all of them.
-    return replace(current, maximum=str(changes), attributes=other_attributes, listed=())
+    return replace(current, maximum=str(changes), attributes=other_attributes, states=())
 
 
 def _counts(vcpus_: Vcpus) -> tuple[str, str]:
@@ -151,7 +113,7 @@ def _to_call(vcpus_: Vcpus) -> dict[str, Any]:
             "hotpluggable": vcpu.hotpluggable,
             "order": vcpu.order,
         }
-        for vcpu in vcpus_.listed
+        for vcpu in vcpus_.states
     }
     threads = {"vcpus": states_by_id or None, "iothreads": vcpus_.iothreads}
     call = {"maximum": vcpus_.maximum, **vcpus_.attributes, **threads}
@@ -164,9 +126,9 @@ def least(root: ET.Element) -> int:
     if root.get("type") not in ("kvm", "qemu"):
         return 1
     # libvirt lists them as soon as one was added to those of boot.
-    boot_vcpus = [vcpu for vcpu in current.listed if vcpu.enabled and vcpu.hotpluggable is False]
+    boot_vcpus = [vcpu for vcpu in current.states if vcpu.enabled and vcpu.hotpluggable is False]
     return (
         len(boot_vcpus)
-        if current.listed
+        if current.states
         else int(current.attributes.get("current", current.maximum))
     )

@@ -1,17 +1,14 @@
 """<video>."""
 
-import xml.etree.ElementTree as ET
-from dataclasses import dataclass
-
-from saltvirt.xml import attributes_of, bag, tag
+from saltvirt.xml import element, fields
 from saltvirt.xml.domain.graphics import Graphics
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("video")
 class Video:
     """The content of a <video>, as the attributes of its <model>."""
 
-    model: dict[str, str] | None
+    model: dict[str, str] | None = fields.bag("model", default=None)
 
 
 def for_display(graphics: Graphics | None) -> Video | None:
@@ -19,13 +16,3 @@ def for_display(graphics: Graphics | None) -> Video | None:
     if graphics is None:
         return None
     return Video(model={"type": "virtio" if graphics.type == "egl-headless" else "vga"})
-
-
-def build(video: Video) -> ET.Element:
-    """Return the <video>."""
-    return tag("video", None, bag("model", video.model))
-
-
-def read(element: ET.Element) -> Video:
-    """Return the content of a <video>."""
-    return Video(model=attributes_of(element.find("model")))

@@ -24,15 +24,10 @@ def change_children(root: ET.Element, old: Elements, new: Elements) -> bool:
 
     Returns whether anything had to be changed.
     """
-    return _amend(root, tag("all", None, *old), tag("all", None, *new))
+    return change_element(root, tag("all", None, *old), tag("all", None, *new))
 
 
 def change_element(actual: ET.Element, old: ET.Element, new: ET.Element) -> bool:
-    """Change an element from its old to its new form; return whether these differ."""
-    return _amend(actual, old, new)
-
-
-def _amend(actual: ET.Element, old: ET.Element, new: ET.Element) -> bool:
     """Change an element of the form ``old`` to the form ``new``; return whether these differ."""
     if _to_comparable(old) == _to_comparable(new):
         return False
@@ -56,7 +51,7 @@ def _amend_children(
     children = _find_children(actual, name)
     if len(children) == 1 and len(old) <= 1 and len(new) <= 1:
         empty = tag(name)
-        _amend(children[0], old[0] if old else empty, new[0] if new else empty)
+        change_element(children[0], old[0] if old else empty, new[0] if new else empty)
         if not new and not (
             children[0].attrib or len(children[0]) or (children[0].text or "").strip()
         ):
@@ -67,19 +62,17 @@ def _amend_children(
 
 def put_children(parent: ET.Element, name: str, elements: Sequence[ET.Element]) -> None:
     """Replace all children of a name, at the place of the first of them, or at the end."""
-    children = _find_children(parent, name)
-    index = list(parent).index(children[0]) if children else len(parent)
-    for child in children:
-        parent.remove(child)
+    first = parent.find(name)
+    index = len(parent) if first is None else list(parent).index(first)
+    remove_children(parent, name)
     for number, child in enumerate(elements):
         parent.insert(index + number, child)
 
 
-def is_equivalent(first: ET.Element | None, second: ET.Element | None) -> bool:
-    """Return whether two elements have the same content, in any order."""
-    if first is None or second is None:
-        return first is second
-    return _to_comparable(first) == _to_comparable(second)
+def remove_children(parent: ET.Element, name: str) -> None:
+    """Remove all children of a name."""
+    for child in _find_children(parent, name):
+        parent.remove(child)
 
 
 def _find_children(parent: ET.Element, name: str) -> list[ET.Element]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from saltvirt.core.errors import StorageError
 from saltvirt.xml import parse, set_first, tag, to_text
 from saltvirt.xml.domain import chardev
+from saltvirt.xml.edit import amend
+from saltvirt.xml.storage import storagevolume
 
 _AGENT = "org.qemu.guest_agent.0"
 _FORMATS = ("qcow2", "raw")
@@ -50,8 +52,8 @@ def _writable(disk: ET.Element) -> Writable:
     kind = driver.get("type", "raw") if driver is not None else "raw"
     if disk.get("type") != "file" or not path:
         raise StorageError(
-            f"disk {name} is of type {disk.get('type')}: a clone needs a copy of it, and only "
-            "files in a storage pool are copied; make it one, or take it out of the base domain"
+            f"disk {name} is of type {disk.get('type')}, and only files in a storage pool are "
+            "copied; move it into a pool, or remove it from the base domain"
         )
     if kind not in _FORMATS:
         raise StorageError(f"disk {name}: format {kind!r} is not copied; only qcow2 and raw are")
@@ -76,24 +78,24 @@ def domain(
     of its serial ports and consoles.
     """
     root = parse(text)
-    _remove(root, "uuid")
+    amend.remove_children(root, "uuid")
     set_first(root, "name", name)
     set_first(root, "description", f"Cloned from {base}")
     for disk in exclusive_disks(root):
         disk.find("source").set("file", paths[disk.find("source").get("file")])  # type: ignore
-        _remove(disk, "backingStore")
+        amend.remove_children(disk, "backingStore")
     for nic in root.findall("devices/interface"):
-        _remove(nic, "mac")
+        amend.remove_children(nic, "mac")
         if learn_addresses and nic.find("filterref/parameter[@name='CTRL_IP_LEARNING']") is None:
-            _remove(nic, "filterref")
+            amend.remove_children(nic, "filterref")
             parameter = tag("parameter", {"name": "CTRL_IP_LEARNING", "value": "any"})
             nic.append(tag("filterref", {"filter": "clean-traffic"}, parameter))
     for channel in root.findall("devices/channel[@type='unix']"):
         if channel.find(f"target[@name='{_AGENT}']") is not None:
-            _remove(channel, "source")
+            amend.remove_children(channel, "source")
     replace_by_ptys(root)
     for device in (*root.findall("devices/serial"), *root.findall("devices/console")):
-        _remove(device, "log")
+        amend.remove_children(device, "log")
     for element in (*root.findall("os/nvram"), *root.findall("genid")):
         clear_source(element)
     return to_text(root)
@@ -120,19 +122,14 @@ def replace_by_ptys(root: ET.Element) -> None:
     for device, _path in find_host_chardevs(root):
         device.set("type", "pty")
         for part in ("source", "protocol"):
-            _remove(device, part)
+            amend.remove_children(device, part)
 
 
 def clear_source(element: ET.Element) -> None:
     """Remove what an element names, by its text or by a source, so that libvirt chooses it."""
     element.text = None
-    _remove(element, "source")
+    amend.remove_children(element, "source")
     element.attrib.pop("type", None)
-
-
-def _remove(parent: ET.Element, name: str) -> None:
-    for child in parent.findall(name):
-        parent.remove(child)
 
 
 def volume(name: str, capacity: int, kind: str, backing: str | None = None) -> str:
@@ -144,17 +141,11 @@ def volume(name: str, capacity: int, kind: str, backing: str | None = None) -> s
     backing
         The qcow2 file below an overlay; None for a volume without one.
     """
-    backing_store = (
-        tag("backingStore", None, tag("path", text=backing), tag("format", {"type": "qcow2"}))
-        if backing
-        else None
+    base = None if backing is None else storagevolume.Backing(path=backing, format="qcow2")
+    definition = storagevolume.Volume(
+        name=name, capacity=capacity, allocation=0, format=kind, backing=base
     )
-    size = tag("capacity", {"unit": "bytes"}, text=capacity)
-    target = tag("target", None, tag("format", {"type": kind}))
-    allocation = tag("allocation", text=0)
-    return to_text(
-        tag("volume", None, tag("name", text=name), size, allocation, target, backing_store)
-    )
+    return to_text(storagevolume.build(definition))
 
 
 def exclusive_files(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from saltvirt.xml import METADATA_NS, parse, set_first, tag, to_text
 from saltvirt.xml.domain import chardev, disk, metadata
-from saltvirt.xml.edit import readdomain
+from saltvirt.xml.edit import amend, readdomain
 from saltvirt.xml.edit.clone import (
     clear_source,
     exclusive_disks,
@@ -63,7 +63,7 @@ def disks(root: ET.Element) -> list[disk.Disk]:
 
 def seed(root: ET.Element) -> str | None:
     """Return the target of a VM's seed disk, None if it has none."""
-    noted_path = metadata.read(root.find("metadata")).seed
+    noted_path = metadata.read(root).seed
     seed_serial = disk.seed("", "").serial
     for vm_disk in disks(root):
         if vm_disk.serial == seed_serial or (noted_path and vm_disk.path == noted_path):
@@ -98,20 +98,20 @@ def obstacles(root: ET.Element) -> Iterator[str]:
         yield "it has persistent memory, whose file is not copied; detach it first"
     if root.find("devices/tpm") is not None:
         yield (
-            "it has a TPM, whose state is not copied, and what its guest has sealed with that "
-            "could not be opened in another VM"
+            "it has a TPM, whose state is not copied: the copy could not open what the guest has "
+            "sealed with the TPM"
         )
     if any(map(_DISK_ARGUMENT.fullmatch, arguments(root))):
         yield (
-            "QEMU is given a disk or a folder by <qemu:commandline>, which is not copied, and to "
-            "which both would write; make it a <disk>, or take it out"
+            "<qemu:commandline> gives QEMU a disk or a folder, which is not copied: both VMs would "
+            "write to it; make it a <disk>, or remove it"
         )
     yield from _find_disk_obstacles(root)
 
 
 def _find_disk_obstacles(root: ET.Element) -> Iterator[str]:
     if any(element.find("source/snapshot") is not None for element in exclusive_disks(root)):
-        yield "it has a snapshot of a network disk as a disk, which is not copied; detach it"
+        yield "one of its disks is a snapshot of a network disk, which is not copied; detach it"
     for vm_disk in disks(root):
         if vm_disk.type not in TYPES:
             yield (
@@ -147,7 +147,10 @@ def find_argument_files(root: ET.Element) -> list[str]:
 def describe_replaced_chardevs(root: ET.Element) -> Iterator[str]:
     """Yield a message for each pty that a copy gets instead of a file or device of the host."""
     for path in dict.fromkeys(path for _device, path in find_host_chardevs(root)):
-        yield f"a serial port, console or channel has a pty, not {path}, which only one VM can have"
+        yield (
+            f"a serial port, console or channel gets a pty instead of {path}, which only one VM "
+            "can use"
+        )
 
 
 def describe_shared(root: ET.Element) -> Iterator[str]:
@@ -164,9 +167,9 @@ def describe_shared(root: ET.Element) -> Iterator[str]:
         yield f"file system {target.get('dir') if target is not None else '?'} is not copied"
     yield from _describe_uncopied(root)
     for service in sorted(
-        {listener["service"] for listener in readdomain.listeners(root) if _is_fixed(listener)}
+        {listener["service"] for listener in readdomain.listeners(root) if listener.get("service")}
     ):
-        yield f"a serial port or console listens on port {service}: one of them runs at a time"
+        yield f"a serial port or console listens on port {service}: only one of the VMs can run"
 
 
 def _describe_uncopied(root: ET.Element) -> Iterator[str]:
@@ -175,11 +178,7 @@ def _describe_uncopied(root: ET.Element) -> Iterator[str]:
     for path in dict.fromkeys(
         path for argument in arguments(root) for path in _PATH.findall(argument)
     ):
-        yield f"QEMU is given {path} by <qemu:commandline>, which is not copied"
-
-
-def _is_fixed(listener: Mapping[str, str]) -> bool:
-    return bool(listener.get("service"))
+        yield f"<qemu:commandline> gives QEMU {path}, which is not copied"
 
 
 def definition(text: str, settings: CopySettings) -> str:
@@ -206,14 +205,13 @@ def definition(text: str, settings: CopySettings) -> str:
 
 def _replace_notes(root: ET.Element, notes: metadata.Notes) -> None:
     """Replace our notes by the copy's; other metadata stays."""
-    (notes_element,) = metadata.build(notes)
     metadata_element = root.find("metadata")
     if metadata_element is None:
         metadata_element = tag("metadata")
         root.append(metadata_element)
     for child in metadata_element.findall(f"{{{METADATA_NS}}}vm"):
         metadata_element.remove(child)
-    metadata_element.append(notes_element)
+    metadata_element.append(metadata.build(notes))
 
 
 def _set_sources(root: ET.Element, settings: CopySettings) -> None:
@@ -228,7 +226,7 @@ def _set_sources(root: ET.Element, settings: CopySettings) -> None:
         elif source is not None and target in settings.sources:
             source.set(TYPES[element.get("type", "file")], settings.sources[target])
             # The copy has the content of the original's backing chain.
-            _remove(element, "backingStore")
+            amend.remove_children(element, "backingStore")
     if settings.seed is not None:
         disk_indexes = [index for index, child in enumerate(devices) if child.tag == "disk"]
         devices.insert(disk_indexes[-1] + 1 if disk_indexes else 0, disk.build(settings.seed))
@@ -236,10 +234,10 @@ def _set_sources(root: ET.Element, settings: CopySettings) -> None:
 
 def _set_nics(root: ET.Element, macs: tuple[str, ...]) -> None:
     for nic, mac in zip(root.findall("devices/interface"), macs, strict=True):
-        _remove(nic, "mac")
+        amend.remove_children(nic, "mac")
         nic.insert(0, tag("mac", {"address": mac}))
         # Names of host links and of switch ports, which must be unique.
-        _remove(nic, "target")
+        amend.remove_children(nic, "target")
         for filter_ in nic.findall("filterref"):
             # The original's address, which the copy cannot use.
             for parameter in filter_.findall("parameter[@name='IP']"):
@@ -293,8 +291,3 @@ def _set_firmware(root: ET.Element, variables: str | None) -> None:
         nvram = tag("nvram")
         os.append(nvram)
     nvram.text = variables
-
-
-def _remove(parent: ET.Element, name: str) -> None:
-    for child in parent.findall(name):
-        parent.remove(child)

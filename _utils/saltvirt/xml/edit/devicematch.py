@@ -52,9 +52,9 @@ def amend_disk_copy(element: ET.Element, requested: Disk) -> ET.Element:
     if amend.change_element(out, disk.build(current), disk.build(requested)):
         if current.target.get("bus") != requested.target.get("bus"):
             # The address means nothing on another bus.
-            amend.put_children(out, "address", [])
+            amend.remove_children(out, "address")
         if content(current) != content(requested):
-            amend.put_children(out, "backingStore", [])
+            amend.remove_children(out, "backingStore")
     return out
 
 
@@ -66,7 +66,7 @@ def amend_nic_copy(element: ET.Element, requested: Interface) -> ET.Element:
         amend.change_element(out, nic.build(current), nic.build(requested))
         and current.model != requested.model
     ):
-        amend.put_children(out, "address", [])
+        amend.remove_children(out, "address")
     return out
 
 

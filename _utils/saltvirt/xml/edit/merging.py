@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from saltvirt.core.errors import BadArgument
-
 # Entries by ids: the given ones replace all. Of these a given entry is merged ...
 _MERGED = {"numa", "memnodes"}
 # ... and of these it is the whole entry.
@@ -51,14 +49,6 @@ def _merge_entry(
             for name, value in new_entries.items()
         }
     return merge(current, changes)
-
-
-def refuse_non_mappings(call: Mapping[str, Any], names: frozenset[str] | set[str]) -> None:
-    """Refuse a value that is not a mapping and should be one."""
-    for name in names:
-        value = call.get(name)
-        if value is not None and not isinstance(value, Mapping):
-            raise BadArgument(name, f"{value!r} is not a mapping")
 
 
 def format_cpus(text: object) -> str:

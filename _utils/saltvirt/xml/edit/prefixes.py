@@ -19,7 +19,7 @@ _MOST = 1000
 _LOCK = threading.Lock()
 # {URI: prefix}: those of this project, and those of the documents that were read.
 _FIXED: dict[str, str] = {}
-_SEEN: dict[str, str] = {}
+_LEARNED: dict[str, str] = {}
 
 
 def keep(prefix: str, uri: str) -> None:
@@ -35,8 +35,8 @@ def learn(text: str) -> None:
         uri = unescape(double or single, {"&quot;": '"', "&apos;": "'"})
         if uri in _FIXED or _GENERATED.fullmatch(prefix) or prefix == "xml":
             continue
-        if len(_SEEN) < _MOST or uri in _SEEN:
-            _SEEN[uri] = prefix
+        if len(_LEARNED) < _MOST or uri in _LEARNED:
+            _LEARNED[uri] = prefix
 
 
 def tostring(element: ET.Element) -> str:
@@ -53,7 +53,7 @@ def _find_prefixes(element: ET.Element) -> Iterator[tuple[str, str]]:
     """Yield ``(prefix, URI)`` of an element's namespaces; a prefix of two is for the first."""
     used_prefixes = set()
     for uri in _uris(element):
-        prefix = _FIXED.get(uri) or _SEEN.get(uri)
+        prefix = _FIXED.get(uri) or _LEARNED.get(uri)
         if prefix is not None and prefix not in used_prefixes:
             used_prefixes.add(prefix)
             yield prefix, uri

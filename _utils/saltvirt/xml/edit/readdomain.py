@@ -5,7 +5,7 @@ from typing import Any
 
 from saltvirt.core.errors import VirtError
 from saltvirt.core.nics import host_needs
-from saltvirt.xml import parse, to_text
+from saltvirt.xml import element, parse, to_text
 from saltvirt.xml.domain import (
     chardev,
     disk,
@@ -18,8 +18,8 @@ from saltvirt.xml.domain import (
     tpm,
     vcpu,
 )
-from saltvirt.xml.domain import cpu as cpu_
 from saltvirt.xml.domain import graphics as graphics_
+from saltvirt.xml.domain.cpu import Cpu
 
 
 def domain(text: str) -> ET.Element:
@@ -67,18 +67,17 @@ def nics_from_text(text: str) -> dict[str, dict[str, Any]]:
 
 def interfaces(root: ET.Element) -> list[nic.Interface]:
     """Return the contents of a VM's NICs."""
-    return [nic.read(element) for element in _devices(root, "interface")]
+    return [nic.read(device) for device in _devices(root, "interface")]
 
 
 def macs(root: ET.Element) -> list[str]:
     """Return the MAC addresses of a VM's NICs."""
-    vm_nics = map(nic.read, _devices(root, "interface"))
-    return [interface.mac for interface in vm_nics if interface.mac]
+    return [interface.mac for interface in interfaces(root) if interface.mac]
 
 
 def links(root: ET.Element) -> dict[str, Any]:
     """Return what a VM's NICs need of a host, as :func:`saltvirt.core.nics.host_needs` does."""
-    needed_links = host_needs(nic.read(element) for element in _devices(root, "interface"))
+    needed_links = host_needs(interfaces(root))
     return {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in needed_links.items()
@@ -92,7 +91,7 @@ def graphics(root: ET.Element) -> dict[str, str]:
 
 def displays(root: ET.Element) -> list[graphics_.Graphics]:
     """Return all displays of a VM; with a password only if the XML was read with its secrets."""
-    return [graphics_.read(element) for element in _devices(root, "graphics")]
+    return [graphics_.read(device) for device in _devices(root, "graphics")]
 
 
 def listeners(root: ET.Element) -> list[dict[str, str]]:
@@ -104,7 +103,7 @@ def listeners(root: ET.Element) -> list[dict[str, str]]:
 
 def system(root: ET.Element) -> osboot.Os:
     """Return the <os> of a VM: its machine, processor, firmware and kernel."""
-    return osboot.read(root.find("os"))
+    return element.read(osboot.Os, root.find("os"))
 
 
 def loader(root: ET.Element) -> dict[str, str]:
@@ -125,7 +124,7 @@ def firmware_variables(root: ET.Element) -> str | None:
 
 def is_filtered(root: ET.Element) -> bool:
     """Return whether a NIC of a VM has a network filter."""
-    return any(element.find("filterref") is not None for element in _devices(root, "interface"))
+    return any(device.find("filterref") is not None for device in _devices(root, "interface"))
 
 
 def disks(root: ET.Element) -> list[disk.Disk]:
@@ -147,12 +146,12 @@ def lifecycle_actions(root: ET.Element) -> dict[str, str]:
 
 def notes(root: ET.Element) -> metadata.Notes:
     """Return this project's notes in the VM's metadata."""
-    return metadata.read(root.find("metadata"))
+    return metadata.read(root)
 
 
 def describe_notes(root: ET.Element) -> dict[str, Any]:
     """Return this project's notes in the VM's metadata: groups, promised disk, seed, ..."""
-    return metadata.describe(metadata.read(root.find("metadata")))
+    return metadata.describe(metadata.read(root))
 
 
 def cpu(root: ET.Element) -> tuple[str | None, str | None]:
@@ -167,7 +166,8 @@ def memory_from(
     """Return a VM's huge pages, and the NUMA nodes of its memory."""
     is_plain = root.find("memoryBacking") is None
     pages = None if is_plain else memory.read(root).backing.hugepages
-    return pages, numatune.read(root.find("numatune"))
+    tune = root.find("numatune")
+    return pages, None if tune is None else element.read(numatune.Numatune, tune)
 
 
 def sizes(root: ET.Element) -> tuple[int, int]:
@@ -177,21 +177,19 @@ def sizes(root: ET.Element) -> tuple[int, int]:
 
 def is_cpu_checked(root: ET.Element) -> bool:
     """Return whether libvirt starts a VM only where QEMU has all features of its CPU."""
-    vm_cpu = cpu_.read(root.find("cpu"))
-    return vm_cpu is None or vm_cpu.attributes.get("check") != "none"
+    return element.read(Cpu, root.find("cpu")).attributes.get("check") != "none"
 
 
 def has_host_device(root: ET.Element) -> bool:
     """Return whether a VM has a device of its host, also as a NIC."""
-    vm_nics = map(nic.read, _devices(root, "interface"))
     return bool(_devices(root, "hostdev")) or any(
-        interface.type == "hostdev" for interface in vm_nics
+        interface.type == "hostdev" for interface in interfaces(root)
     )
 
 
 def sends_as_host(root: ET.Element) -> bool:
     """Return whether QEMU, or passt, sends for a NIC of a VM by sockets of the host."""
-    return any(nic.read(element).type == "user" for element in _devices(root, "interface"))
+    return any(interface.type == "user" for interface in interfaces(root))
 
 
 def has_seed_credential(root: ET.Element) -> bool:
@@ -211,16 +209,14 @@ def has_agent(root: ET.Element) -> bool:
 
 
 def _agents(root: ET.Element) -> list[dict[str, str]]:
-    targets = [chardev.read(element).target or {} for element in _devices(root, "channel")]
+    targets = [chardev.read(device).target or {} for device in _devices(root, "channel")]
     agent_name = (chardev.guest_agent().target or {}).get("name")
     return [target for target in targets if target.get("name") == agent_name]
 
 
 def tpm_state(root: ET.Element) -> str | None:
     """Return the place of the state of a VM's emulated TPM; None without one."""
-    paths = [
-        tpm.state(tpm.read(element), root.findtext("uuid")) for element in _devices(root, "tpm")
-    ]
+    paths = [tpm.state(tpm.read(device), root.findtext("uuid")) for device in _devices(root, "tpm")]
     return next((path for path in paths if path), None)
 
 

@@ -6,11 +6,19 @@ from collections.abc import Mapping
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import leaf, tag
+from saltvirt.xml import fields
 
 KEYS = ("mode", "owner", "group", "label")
 # An owner or a group that libvirt does not set.
-_WHOEVER = "-1"
+_UNSET = "-1"
+
+
+def _load(permission: ET.Element) -> str | None:
+    return permission.text if permission.text not in ("", _UNSET) else None
+
+
+# The form of each element in <permissions>.
+FORM = fields.Form(_load, fields.TEXT.dump)
 
 
 def from_call(value: object) -> dict[str, str] | None:
@@ -27,7 +35,7 @@ def from_call(value: object) -> dict[str, str] | None:
         return None
     arguments.refuse_unknown_keys("permissions", requested, KEYS)
     out = {key: _text(key, requested[key]) for key in KEYS if requested.get(key) is not None}
-    return {key: value for key, value in out.items() if value != _WHOEVER} or None
+    return {key: value for key, value in out.items() if value != _UNSET} or None
 
 
 def _text(key: str, value: object) -> str:
@@ -35,21 +43,6 @@ def _text(key: str, value: object) -> str:
         return str(arguments.whole_number(f"permissions:{key}", value, least=-1))
     if key == "mode":
         if isinstance(value, bool) or not re.fullmatch(r"0?[0-7]{1,4}", str(value)):
-            raise BadArgument("permissions:mode", f"{value!r} is no mode, such as '0711'")
+            raise BadArgument("permissions:mode", f"{value!r} is not a mode such as '0711'")
         return f"0{int(str(value), 8):o}"
     return str(value)
-
-
-def build(permissions: Mapping[str, str] | None) -> ET.Element | None:
-    """Return the <permissions>, None for None."""
-    if permissions is None:
-        return None
-    return tag("permissions", None, *(leaf(key, permissions.get(key)) for key in KEYS))
-
-
-def read(element: ET.Element | None) -> dict[str, str] | None:
-    """Return the content of <permissions>; None without the element."""
-    if element is None:
-        return None
-    texts_by_key = {key: element.findtext(key) for key in KEYS}
-    return {key: value for key, value in texts_by_key.items() if value not in (None, "", _WHOEVER)}

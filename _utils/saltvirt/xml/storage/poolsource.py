@@ -1,14 +1,12 @@
 """<source> of a <pool>: its hosts, devices, adapter and login."""
 
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import attributes_of, bag, leaf, tag, texts
+from saltvirt.xml import element, fields, texts
 
 _WWN = re.compile(r"(0x)?[0-9A-Fa-f]{16}")
 SECRET_TYPES = {"rbd": "ceph", "iscsi": "chap", "iscsi-direct": "chap"}
@@ -36,36 +34,36 @@ _FORMATS = {
 _ADDRESS = ("domain", "bus", "slot", "function")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("adapter")
 class Adapter:
     """The SCSI adapter of a pool's volumes; ``address`` is its parent's."""
 
-    attributes: dict[str, str] = field(default_factory=dict)
-    unique_id: str | None = None
-    address: dict[str, str] | None = None
+    attributes: dict[str, str] = fields.bag(default_factory=dict)
+    unique_id: str | None = fields.attribute("parentaddr/@unique_id", default=None)
+    address: dict[str, str] | None = fields.bag("parentaddr/address", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("auth")
 class Auth:
     """The login for a source; ``secret`` is ``{"usage": ...}`` or ``{"uuid": ...}``."""
 
-    type: str | None = None
-    username: str | None = None
-    secret: dict[str, str] = field(default_factory=dict)
+    type: str | None = fields.attribute("@type", default=None)
+    username: str | None = fields.attribute("@username", default=None)
+    secret: dict[str, str] = fields.bag("secret", default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("source")
 class Source:
     """The source of a pool's volumes; ``devices`` and ``hosts`` are their attributes."""
 
-    hosts: tuple[dict[str, str], ...] = ()
-    devices: tuple[dict[str, str], ...] = ()
-    dir: str | None = None
-    adapter: Adapter | None = None
-    auth: Auth | None = None
-    name: str | None = None
-    format: str | None = None
-    initiator: str | None = None
+    hosts: tuple[dict[str, str], ...] = fields.values("host", default=())
+    devices: tuple[dict[str, str], ...] = fields.values("device", default=())
+    dir: str | None = fields.attribute("dir/@path", default=None)
+    adapter: Adapter | None = fields.child(default=None)
+    auth: Auth | None = fields.child(default=None)
+    name: str | None = fields.text("name", default=None)
+    format: str | None = fields.attribute("format/@type", default=None)
+    initiator: str | None = fields.attribute("initiator/iqn/@name", default=None)
 
 
 def from_call(name: str, ptype: str, options: Mapping[str, Any]) -> Source:
@@ -118,7 +116,9 @@ def _host(text: str) -> dict[str, str]:
     match = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?|([^:]*):(\d+)", text)
     if match is None:
         if text.count(":") == 1 or text.startswith("["):
-            raise BadArgument("source:hosts", f"{text!r} is no host with its port, as in san1:3260")
+            raise BadArgument(
+                "source:hosts", f"{text!r} is not a host with a port, as in san1:3260"
+            )
         return {"name": text}
     name, port = match[1] or match[3], match[2] or match[4]
     if port is None:
@@ -197,62 +197,3 @@ def _auth(name: str, ptype: str, value: object) -> Auth | None:
         else secret_value
     )
     return Auth(type=kind, username=username, secret={secret_kind: secret_value})
-
-
-def build(source: Source) -> ET.Element:
-    """Return the <source>."""
-    adapter, auth = source.adapter, source.auth
-    initiator = None if source.initiator is None else tag("iqn", {"name": source.initiator})
-    return tag(
-        "source",
-        None,
-        *(tag("host", host) for host in source.hosts),
-        *(tag("device", device) for device in source.devices),
-        None if source.dir is None else tag("dir", {"path": source.dir}),
-        None if adapter is None else _build_adapter(adapter),
-        None if auth is None else tag("auth", _names(auth), tag("secret", auth.secret)),
-        leaf("name", source.name),
-        None if source.format is None else tag("format", {"type": source.format}),
-        None if initiator is None else tag("initiator", None, initiator),
-    )
-
-
-def _names(auth: Auth) -> dict[str, str | None]:
-    return {"type": auth.type, "username": auth.username}
-
-
-def _build_adapter(adapter: Adapter) -> ET.Element:
-    has_parent = adapter.unique_id is not None or adapter.address is not None
-    parent = tag("parentaddr", {"unique_id": adapter.unique_id}, bag("address", adapter.address))
-    return tag("adapter", adapter.attributes, parent if has_parent else None)
-
-
-def read(source: ET.Element | None) -> Source:
-    """Return the content of a <source>; an empty one without the element."""
-    if source is None:
-        return Source()
-    auth, adapter = source.find("auth"), source.find("adapter")
-    return Source(
-        hosts=tuple(dict(host.attrib) for host in source.iterfind("host")),
-        devices=tuple(dict(device.attrib) for device in source.iterfind("device")),
-        dir=(attributes_of(source.find("dir")) or {}).get("path"),
-        adapter=None if adapter is None else _read_adapter(adapter),
-        auth=None if auth is None else _read_auth(auth),
-        name=source.findtext("name") or None,
-        format=(attributes_of(source.find("format")) or {}).get("type"),
-        initiator=(attributes_of(source.find("initiator/iqn")) or {}).get("name"),
-    )
-
-
-def _read_auth(auth: ET.Element) -> Auth:
-    secret = attributes_of(auth.find("secret")) or {}
-    return Auth(type=auth.get("type"), username=auth.get("username"), secret=secret)
-
-
-def _read_adapter(adapter: ET.Element) -> Adapter:
-    parent = adapter.find("parentaddr")
-    return Adapter(
-        attributes=dict(adapter.attrib),
-        unique_id=None if parent is None else parent.get("unique_id"),
-        address=None if parent is None else attributes_of(parent.find("address")),
-    )

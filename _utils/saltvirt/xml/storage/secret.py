@@ -11,7 +11,11 @@ _NAMES = {"ceph": "name", "iscsi": "target"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """The content of a <secret>: libvirt never returns a private one, and an ephemeral one ends."""
+    """
+    The content of a <secret>: libvirt never returns a private one, and an ephemeral one ends.
+
+    It is not declared: the name of an element in it depends on the kind of its usage.
+    """
 
     kind: str
     usage: str

@@ -16,6 +16,8 @@ class Snapshot:
     """
     The content of a <domainsnapshot>.
 
+    It is not declared: its files are in two elements, its disks and the domain that it repeats.
+
     places
         Where the states of memory and disks are kept: ``internal``, ``external``, ``no``.
     files
@@ -24,7 +26,7 @@ class Snapshot:
         The disk files that a revert goes back to, wherever their states are.
     overlays
         Files of ``reverted`` that may have backing files.
-    above
+    later_files
         The files in which the disks went on when the snapshot was taken.
     """
 
@@ -36,7 +38,7 @@ class Snapshot:
     files: tuple[str, ...] = ()
     reverted: tuple[str, ...] = ()
     overlays: tuple[str, ...] = ()
-    above: tuple[str, ...] = ()
+    later_files: tuple[str, ...] = ()
 
     @property
     def is_external(self) -> bool:
@@ -72,7 +74,7 @@ def read(text: str) -> Snapshot:
         files=tuple(_files(root, {INTERNAL})),
         reverted=tuple(_files(root, {INTERNAL, EXTERNAL})),
         overlays=tuple(_files(root, {INTERNAL, EXTERNAL}, excluded_format="raw")),
-        above=tuple(_above(root)),
+        later_files=tuple(_find_later_files(root)),
     )
 
 
@@ -89,7 +91,7 @@ def _files(root: ET.Element, places: set[str], excluded_format: str | None = Non
             yield disk["path"]
 
 
-def _above(root: ET.Element) -> Iterator[str]:
+def _find_later_files(root: ET.Element) -> Iterator[str]:
     for source in root.iterfind("disks/disk/source"):
         path = source.get("file") or source.get("dev")
         if path:

@@ -9,12 +9,12 @@ import copy
 import posixpath
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.xml import leaf, tag
+from saltvirt.xml import element, fields
 from saltvirt.xml.storage import permissions, poolsource
 
 # The parts of a source that a pool of each type takes.
@@ -59,27 +59,32 @@ _FORMATS = {
     "logical": ("lvm2", "unknown"),
     "disk": ("unknown", "dos"),
 }
-_OWN = {"name", "uuid", "capacity", "allocation", "available", "source", "target"}
-_OWN_SOURCE = {"host", "device", "dir", "adapter", "auth", "name", "format", "initiator"}
+_POOL_ELEMENTS = {"name", "uuid", "capacity", "allocation", "available", "source", "target"}
+_SOURCE_ELEMENTS = {"host", "device", "dir", "adapter", "auth", "name", "format", "initiator"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("pool")
 class Pool:
     """The content of a <pool>; ``permissions``: what it has of mode, owner, group and label."""
 
-    type: str
-    name: str
-    uuid: str | None = None
-    source: poolsource.Source = field(default_factory=poolsource.Source)
-    target: str | None = None
-    permissions: dict[str, str] | None = None
+    type: str = fields.attribute("@type", missing="")
+    name: str = fields.text("name", missing="")
+    uuid: str | None = fields.text("uuid", default=None)
+    source: poolsource.Source = fields.child(default_factory=poolsource.Source)
+    target: str | None = fields.text("target/path", default=None)
+    permissions: dict[str, str] | None = fields.tagged(
+        "target/permissions", *permissions.KEYS, form=permissions.FORM, default=None
+    )
+
+
+build, read = element.build, element.reader(Pool)
 
 
 def from_call(
     name: str,
     ptype: str,
     target: str | None = None,
-    given_permissions: object = None,
+    requested_permissions: object = None,
     source: Mapping[str, Any] | None = None,
 ) -> Pool:
     """
@@ -106,7 +111,7 @@ def from_call(
         name=name,
         source=poolsource.from_call(name, ptype, type_options),
         target=_target(ptype, target, type_options.get("name")),
-        permissions=permissions.from_call(given_permissions) if _has_folder(ptype) else None,
+        permissions=permissions.from_call(requested_permissions) if _has_folder(ptype) else None,
     )
 
 
@@ -130,32 +135,6 @@ def refuse_incomplete(pool: Pool) -> None:
         raise BadArgument(
             "source", f"{', '.join(missing)}: missing; a pool of type {pool.type} needs it"
         )
-
-
-def build(pool: Pool) -> ET.Element:
-    """Return the <pool>."""
-    has_target = pool.target is not None or pool.permissions is not None
-    target = [leaf("path", pool.target), permissions.build(pool.permissions)]
-    return tag(
-        "pool",
-        {"type": pool.type},
-        tag("name", text=pool.name),
-        leaf("uuid", pool.uuid),
-        None if pool.source == poolsource.Source() else poolsource.build(pool.source),
-        tag("target", None, *target) if has_target else None,
-    )
-
-
-def read(root: ET.Element) -> Pool:
-    """Return the content of a <pool>."""
-    return Pool(
-        type=root.get("type", ""),
-        name=root.findtext("name", ""),
-        uuid=root.findtext("uuid") or None,
-        source=poolsource.read(root.find("source")),
-        target=root.findtext("target/path") or None,
-        permissions=permissions.read(root.find("target/permissions")),
-    )
 
 
 def complete(requested: Pool, old: Pool, *, has_source: bool) -> Pool:
@@ -241,13 +220,11 @@ def build_changed(root: ET.Element, requested: Pool) -> ET.Element:
     old = read(root)
     merged_permissions = {**(old.permissions or {}), **(requested.permissions or {})}
     new = build(replace(requested, uuid=old.uuid, permissions=merged_permissions or None))
-    for child in root:
-        if child.tag not in _OWN:
-            new.append(copy.deepcopy(child))
+    new.extend(copy.deepcopy(part) for part in root if part.tag not in _POOL_ELEMENTS)
     source, old_source = new.find("source"), root.find("source")
     if source is not None and old_source is not None and old.type == requested.type:
         source.extend(
-            copy.deepcopy(element) for element in old_source if element.tag not in _OWN_SOURCE
+            copy.deepcopy(element) for element in old_source if element.tag not in _SOURCE_ELEMENTS
         )
     return new
 

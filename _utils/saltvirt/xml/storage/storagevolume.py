@@ -2,13 +2,12 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.units import size_bytes
-from saltvirt.xml import leaf, tag
+from saltvirt.xml import element, fields, tag
 from saltvirt.xml.domain import disk
 from saltvirt.xml.storage import permissions
 
@@ -20,28 +19,50 @@ _WITH_HEADERS = "bochs cloop dmg vpc vdi vhd ploop cow qcow qcow2 qed vmdk".spli
 _MOST = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _write_bytes(size: ET.Element, amount: int) -> None:
+    size.set("unit", "bytes")
+    size.text = str(amount)
+
+
+# A size as libvirt writes it.
+_BYTES = fields.Form(lambda size: int(size.text) if size.text else None, _write_bytes)
+
+
+@element.declare("backingStore")
 class Backing:
     """The file below a volume."""
 
-    path: str
-    format: str | None = None
+    path: str = fields.text("path", is_needed=True)
+    format: str | None = fields.attribute("format/@type", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@element.declare("volume")
 class Volume:
     """The content of a <volume>; sizes in bytes. libvirt sets ``key`` and ``path``."""
 
-    name: str
-    type: str | None = None
-    key: str | None = None
-    capacity: int
-    allocation: int | None = None
-    path: str | None = None
-    format: str | None = None
-    permissions: dict[str, str] | None = None
-    is_nocow: bool = False
-    backing: Backing | None = None
+    type: str | None = fields.attribute("@type", default=None)
+    name: str = fields.text("name", missing="")
+    key: str | None = fields.text("key", default=None)
+    capacity: int = fields.value("capacity", _BYTES, missing=0)
+    allocation: int | None = fields.value("allocation", _BYTES, default=None)
+    path: str | None = fields.text("target/path", default=None)
+    format: str | None = fields.attribute("target/format/@type", default=None)
+    permissions: dict[str, str] | None = fields.tagged(
+        "target/permissions", *permissions.KEYS, form=permissions.FORM, default=None
+    )
+    is_nocow: bool = fields.presence("target/nocow", default=False)
+    backing: Backing | None = fields.child(default=None)
+
+
+read = element.reader(Volume)
+
+
+def build(volume: Volume) -> ET.Element:
+    """Return the <volume>, with the <target> that libvirt's schema demands, even an empty one."""
+    volume_element = element.build(volume)
+    if volume_element.find("target") is None:
+        volume_element.append(tag("target"))
+    return volume_element
 
 
 def from_call(
@@ -51,13 +72,13 @@ def from_call(
     allocation: object = 0,
     format: object = None,
     type: object = None,
-    given_permissions: object = None,
+    requested_permissions: object = None,
     backing_store: object = None,
     nocow: object = False,
 ) -> Volume:
     """Return the volume that a call describes; sizes are in MiB unless they have a unit."""
     if not isinstance(name, str) or not name.strip() or "\n" in name:
-        raise BadArgument("name", f"{name!r} cannot name a volume: no line break")
+        raise BadArgument("name", f"{name!r} cannot name a volume: give a text without line breaks")
     if type is not None and type not in TYPES:
         raise BadArgument("type", f"{type!r}; one of {', '.join(TYPES)}")
     return Volume(
@@ -67,7 +88,7 @@ def from_call(
         capacity=size_of("size", size),
         allocation=size_of("allocation", allocation or 0),
         format=None if format is None else str(format),
-        permissions=permissions.from_call(given_permissions),
+        permissions=permissions.from_call(requested_permissions),
         is_nocow=arguments.boolean("nocow", nocow or False),
         backing=_backing(backing_store),
     )
@@ -82,7 +103,7 @@ def size_of(argument: str, value: object) -> int:
     """Return a size in bytes, from MiB or a text with its unit."""
     size = size_bytes(value, argument)
     if size > _MOST:
-        raise BadArgument(argument, f"{value!r} is more than libvirt can count")
+        raise BadArgument(argument, f"{value!r} is above libvirt's limit, {_MOST} bytes")
     return size
 
 
@@ -96,66 +117,6 @@ def _backing(value: object) -> Backing | None:
             "backing_store", "give its path and its format: a format that is guessed is unsafe"
         )
     return Backing(path=str(options["path"]), format=str(options["format"]))
-
-
-def build(volume: Volume) -> ET.Element:
-    """Return the <volume>."""
-    allocation = volume.allocation
-    return tag(
-        "volume",
-        {"type": volume.type},
-        tag("name", text=volume.name),
-        leaf("key", volume.key),
-        tag("capacity", {"unit": "bytes"}, text=volume.capacity),
-        None if allocation is None else tag("allocation", {"unit": "bytes"}, text=allocation),
-        tag(
-            "target",
-            None,
-            leaf("path", volume.path),
-            _format(volume.format),
-            permissions.build(volume.permissions),
-            tag("nocow") if volume.is_nocow else None,
-        ),
-        None
-        if volume.backing is None
-        else tag(
-            "backingStore",
-            None,
-            tag("path", text=volume.backing.path),
-            _format(volume.backing.format),
-        ),
-    )
-
-
-def _format(kind: str | None) -> ET.Element | None:
-    return None if kind is None else tag("format", {"type": kind})
-
-
-def read(root: ET.Element) -> Volume:
-    """Return the content of a <volume>, as libvirt writes it: sizes in bytes."""
-    target, backing = root.find("target"), root.find("backingStore")
-    below = None if backing is None else backing.findtext("path")
-    return Volume(
-        name=root.findtext("name", ""),
-        type=root.get("type"),
-        key=root.findtext("key"),
-        capacity=int(root.findtext("capacity", "0")),
-        allocation=_whole(root.findtext("allocation")),
-        path=root.findtext("target/path"),
-        format=_read_format(target),
-        permissions=permissions.read(root.find("target/permissions")),
-        is_nocow=root.find("target/nocow") is not None,
-        backing=Backing(path=below, format=_read_format(backing)) if below else None,
-    )
-
-
-def _whole(text: str | None) -> int | None:
-    return None if text is None else int(text)
-
-
-def _read_format(element: ET.Element | None) -> str | None:
-    kind = None if element is None else element.find("format")
-    return None if kind is None else kind.get("type")
 
 
 def describe(volume: Volume, used_by: list[str]) -> dict[str, Any]:
@@ -213,39 +174,10 @@ def _find_locations(source: ET.Element) -> Iterator[tuple[str, ...]]:
             yield "path", path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskPlace:
-    """The place of a disk of a <domain> that is no file; ``source`` and ``hosts``: attributes."""
-
-    type: str
-    device: str
-    is_readonly: bool
-    source: dict[str, str]
-    hosts: tuple[dict[str, str], ...]
-
-
-def place_of(vm_disk: disk.Disk) -> DiskPlace:
-    """Return the place of a disk that is no file."""
-    return DiskPlace(
-        type=vm_disk.type or "",
-        device=vm_disk.device,
-        source=vm_disk.source or {},
-        hosts=vm_disk.hosts,
-        is_readonly=vm_disk.is_readonly,
-    )
-
-
-def places(root: ET.Element) -> list[DiskPlace]:
-    """Return the places of the disks of a <domain> that are no files, without empty drives."""
+def places(root: ET.Element) -> list[disk.Disk]:
+    """Return the disks of a <domain> that are no files, without empty drives."""
     return [
-        DiskPlace(
-            type=element.get("type", ""),
-            device=element.get("device", "disk"),
-            is_readonly=element.find("readonly") is not None,
-            source=dict(source.attrib),
-            hosts=tuple(dict(host.attrib) for host in source.iterfind("host")),
-        )
-        for element in root.iterfind("devices/disk")
-        for source in element.iterfind("source")
-        if element.get("type") in ("volume", "block", "network")
+        vm_disk
+        for vm_disk in map(disk.read, root.iterfind("devices/disk"))
+        if vm_disk.source is not None and vm_disk.type in ("volume", "block", "network")
     ]

@@ -19,5 +19,5 @@ def findings(faults: Iterable[Fault]) -> Iterator[Finding]:
     for fault in faults:
         if fault.kind in _CHECKS:
             yield Finding(
-                check=_CHECKS[fault.kind], where=fault.where, what=fault.what, fix=fault.fix
+                check=_CHECKS[fault.kind], where=fault.where, what=fault.problem, fix=fault.fix
             )

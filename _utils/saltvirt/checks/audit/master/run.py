@@ -52,7 +52,7 @@ def audit(cloud: Cloud, now: datetime) -> dict[str, Any]:
 def _read_answer(host: str, reply: minions.Reply) -> Any:
     """Return a host's answer, or the finding that the host could not be checked."""
     if not reply.ok:
-        return hostchecks.describe_unresponsive_host(host, reply.error or "it does not answer")
+        return hostchecks.describe_unresponsive_host(host, reply.reason)
     try:
         return wire.read(host, FUN, HostAudit, reply.value)
     except wire.BadAnswer as error:

@@ -8,7 +8,8 @@ from saltvirt.certificates.master import allowing
 from saltvirt.checks.doctor.master.leftover import Leftover
 from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory, presence
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.cluster.rpc import hostcommands
 from saltvirt.core import locks, wire
 from saltvirt.core.errors import VirtError
@@ -104,19 +105,14 @@ def _mend_on_hosts(
 
 def _settle_order(cloud: Cloud, name: str, _now: datetime) -> str:
     """Settle an interrupted command, as the next virt.purge of that VM would."""
-    # The VM may have any name that libvirt allows.
-    with orders.opened(cloud.opts, name, is_there=True) as order:
+    with orders.opened(cloud.opts, name) as order:
         if order.record is None:
             return "was settled meanwhile"
         recovery.settle_order(cloud, order)
-        pending_reasons = interrupted.give_up(cloud, order)
-        survey = inventory.survey_for_vm(cloud, name)
-        sightings_by_host = presence.from_presence(survey.answers)
-        unheard_reasons = inventory.find_suspects(
-            cloud, survey, name, sightings_by_host, interrupted.order_hosts(order)
-        )
+        pending_reasons = interrupted.give_up(cloud, order).reasons
+        vm = locate(cloud, name, Purpose.REPORT, order_hosts=interrupted.order_hosts(order))
         outcome = interrupted.settle(
-            cloud.opts, order, sightings_by_host, {**pending_reasons, **unheard_reasons}
+            cloud.opts, order, vm.presence_by_host, {**pending_reasons, **vm.may_have}
         )
         return outcome or "settled"
 

@@ -128,7 +128,7 @@ def _read_cloud(cloud: Cloud, now: datetime) -> CloudFacts:
             if reply.ok:
                 facts_by_host[host] = wire.read(host, FUN, DoctorFacts, reply.value)
             else:
-                reasons_by_host[host] = reply.error or "it does not answer"
+                reasons_by_host[host] = reply.reason
         except wire.BadAnswer as error:
             reasons_by_host[host] = str(error)
     master = masterfacts.read_facts(cloud, list(facts_by_host), now)

@@ -12,7 +12,7 @@ def gaps(faults: Iterable[Fault]) -> Iterator[Gap]:
         yield Gap(
             check="cells",
             where=fault.where,
-            what=fault.what,
+            what=fault.problem,
             fix=fault.fix,
             level=NEEDED if fault.concerns_all else CELLS,
         )

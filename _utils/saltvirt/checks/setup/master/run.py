@@ -142,7 +142,7 @@ def _judge(
 ) -> Iterable[Gap]:
     """Return the gaps of a host that replied, and add its answer to ``answers``."""
     if not reply.ok:
-        return [_failure_gap(host, reply.error or "", is_synced=is_synced)]
+        return [_failure_gap(host, reply.reason, is_synced=is_synced)]
     try:
         facts = answers[host] = wire.read(host, FUN, SetupFacts, reply.value)
     except wire.BadAnswer as error:

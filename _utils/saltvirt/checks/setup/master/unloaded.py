@@ -7,6 +7,7 @@ from typing import Any
 from saltvirt.checks.setup.master.gaps import Gap
 from saltvirt.checks.setup.master.hostchecks import unchecked_gap
 from saltvirt.checks.setup.master.masterchecks import is_old
+from saltvirt.cluster.rpc.replies import NO_ANSWER
 from saltvirt.core.findings import apply_command
 
 # Our modules' message on a minion without libvirt's Python module.
@@ -36,7 +37,7 @@ def gap(
         return Gap(
             check="silent",
             where=host,
-            what="it does not answer",
+            what=NO_ANSWER,
             fix=f"on {host}: systemctl restart salt-minion; then salt {name} test.ping",
         )
     if _NO_BINDING in answer:

@@ -22,7 +22,6 @@ from saltvirt.vm.show.host import migrationinfo
 from saltvirt.xml.domain.disk import Disk
 from saltvirt.xml.edit import copied, readdomain
 from saltvirt.xml.storage import pooldisk, storagepool
-from saltvirt.xml.storage.storagevolume import place_of
 
 _FORMATS = ("qcow2", "raw")
 
@@ -234,7 +233,7 @@ def _validate_overlay(settings: HostSettings, label: str, path: str) -> Validate
 
 
 def _locate_volume(conn: Any, disk: Disk) -> diskvolumes.DiskVolume:
-    location = diskvolumes.find(conn, place_of(disk))
+    location = diskvolumes.find(conn, disk)
     if location is None:
         raise StorageError(
             f"disk {disk.target['dev']} ({disk.path}) is in no storage pool of this host, so no "

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.cluster.rpc.hostcommands import act
 from saltvirt.core import arguments, wire
 from saltvirt.placement import whatif
@@ -29,7 +30,7 @@ def parse(
     arguments.vm_name(name)
     clone_options = clonespec.parse(kwarg)
     vmrequest.refuse_keys(kwarg, f"virt.clone {source}")
-    host = inventory.locate(cloud, source)
+    host = locate(cloud, source, Purpose.ACT).host
     fun = "virt.migration_info"
     info = wire.read(host, fun, MigrationInfo, act(cloud, host, fun, source))
     return VmRequest(

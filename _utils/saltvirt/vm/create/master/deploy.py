@@ -1,15 +1,17 @@
 """Deploy a VM: choose a host, have the host build the VM, wait for the minion."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory, presence
+from saltvirt.cluster.inventory import inventory, presence, whereabouts
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose, Whereabouts
 from saltvirt.core import terminal
-from saltvirt.core.errors import NameTaken, NoHostFits
+from saltvirt.core.errors import NoHostFits
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.model import Evaluation, Requirements
 from saltvirt.migration.master import recovery
@@ -20,6 +22,7 @@ from saltvirt.vm.create.master import fileserver, hostbuild, minionwait, offers
 from saltvirt.vm.create.master.vmrequest import Terms, VmRequest
 from saltvirt.vm.guest.master import reachvm
 from saltvirt.vm.recovery.master import interrupted
+from saltvirt.vm.recovery.master.interrupted import PendingJob
 
 _NAT_DETAIL = "nat: only its host reaches it, and a move breaks its connections"
 
@@ -33,18 +36,15 @@ class Hosts:
         The answers of all hosts.
     allowed_hosts
         The hosts that the request allows.
-    presence_by_host
-        What each host has of the VM's name.
-    suspects
-        ``{host: reason}`` of hosts that may have the VM and cannot be asked.
+    vm
+        Where the VM of that name is, or may be.
     names_only
         The hosts that were asked for names of VMs only.
     """
 
     survey: inventory.Survey
     allowed_hosts: frozenset[str]
-    presence_by_host: dict[str, presence.VmPresence]
-    suspects: dict[str, str] = field(default_factory=dict)
+    vm: Whereabouts
     names_only: frozenset[str] = frozenset()
 
     @property
@@ -61,7 +61,7 @@ def _survey_hosts(
     is_whole: bool = False,
 ) -> Hosts:
     """Ask all hosts for their VMs and offers; without ``is_whole`` maybe a sample for offers."""
-    pending_hosts = interrupted.give_up(cloud, order) if order else {}
+    pending_job = interrupted.give_up(cloud, order) if order else PendingJob()
     order_hosts = interrupted.order_hosts(order) if order else []
     all_hosts, allowed_hosts = list_hosts(cloud, request.terms)
     offer_survey = offers.survey(
@@ -73,7 +73,7 @@ def _survey_hosts(
         sample=None if is_whole else request.name,
     )
     hosts = assess_hosts(
-        cloud, request, offer_survey.survey, allowed_hosts, pending_hosts, order_hosts
+        cloud, request, offer_survey.survey, allowed_hosts, pending_job, order_hosts
     )
     return replace(hosts, names_only=offer_survey.names_only)
 
@@ -91,33 +91,21 @@ def assess_hosts(
     request: VmRequest,
     survey: inventory.Survey,
     allowed_hosts: frozenset[str],
-    pending_hosts: Mapping[str, str],
+    pending_job: PendingJob,
     order_hosts: Iterable[str],
 ) -> Hosts:
     """
     Return the hosts' answers about a VM, and the hosts that may have it and cannot be asked.
 
-    pending_hosts, order_hosts
+    pending_job, order_hosts
         Results of ``interrupted.give_up`` and ``interrupted.order_hosts`` before the survey.
     """
-    presence_by_host = presence.from_host_info(survey.answers, request.name)
-    suspects = {
-        **pending_hosts,
-        **inventory.find_suspects(cloud, survey, request.name, presence_by_host, order_hosts),
-    }
+    vm = locate(cloud, request.name, Purpose.REPORT, survey=survey, order_hosts=order_hosts)
+    vm = replace(vm, ordered={**pending_job.reasons, **vm.ordered})
     if request.terms.force:
         # A host that reports the order as running is not unresponsive: force must not skip it.
-        suspects = {
-            host: reason
-            for host, reason in pending_hosts.items()
-            if reason == interrupted.STILL_WORKING
-        }
-    return Hosts(
-        survey=survey,
-        allowed_hosts=allowed_hosts,
-        presence_by_host=presence_by_host,
-        suspects=suspects,
-    )
+        vm = replace(vm, suspects={}, ordered=pending_job.reasons if pending_job.is_running else {})
+    return Hosts(survey=survey, allowed_hosts=allowed_hosts, vm=vm)
 
 
 def _evaluate(cloud: Cloud, request: VmRequest, hosts: Hosts) -> list[Evaluation]:
@@ -143,35 +131,16 @@ def _evaluate(cloud: Cloud, request: VmRequest, hosts: Hosts) -> list[Evaluation
     return choose.rank(evaluations)
 
 
-def refuse_taken(hosts: Hosts, name: str, outcome_text: str = "") -> None:
+def refuse_taken(vm: Whereabouts, outcome_text: str = "") -> None:
     """Raise NameTaken if a host has a VM of that name, or may have one and cannot be asked."""
-    hosts_with_vm = presence.find_hosts(hosts.presence_by_host)
-    if len(hosts_with_vm) > 1:
-        raise NameTaken(presence.several_message(name, hosts_with_vm))
-    for host, sighting in sorted(hosts.presence_by_host.items()):
-        if sighting.is_complete:
-            raise NameTaken(
-                f"VM {name!r} is on {host} already ({sighting.state}); choose another name, "
-                "or remove it first: salt-run virt.purge "
-                f"{name}{outcome_text and f' ({outcome_text})'}"
-            )
-        if sighting.building:
-            raise NameTaken(presence.coming_message(name, host))
-        if sighting.unreadable:
-            raise NameTaken(f"what {host} has of VM {name!r} is not known: {sighting.unreadable}")
-    if hosts.suspects:
-        suspects_text = ", ".join(f"{host} ({reason})" for host, reason in hosts.suspects.items())
-        raise NameTaken(
-            f"VM {name!r} was on {suspects_text} when it was last asked; wait until it can be "
-            "asked, or, if you know that the VM is not there any more, give force=True"
-        )
+    whereabouts.decide(vm, Purpose.CREATE, outcome_text=outcome_text)
 
 
 def refuse(cloud: Cloud, request: VmRequest) -> Hosts:
     """Return the hosts' answers; raise what :func:`deploy` raises before it builds anything."""
     minionkeys.refuse_reserved(cloud.opts, request.name)
     hosts = _survey_hosts(cloud, request)
-    refuse_taken(hosts, request.name)
+    refuse_taken(hosts.vm)
     minionwait.refuse_unproved(cloud.opts, [request], hosts.survey.answers)
     return hosts
 
@@ -197,8 +166,10 @@ def deploy(cloud: Cloud, request: VmRequest) -> dict[str, Any]:
     with orders.opened(cloud.opts, request.name) as order:
         recovery.settle_order(cloud, order)
         hosts = _survey_hosts(cloud, request, order)
-        outcome_text = interrupted.settle(cloud.opts, order, hosts.presence_by_host, hosts.suspects)
-        refuse_taken(hosts, request.name, outcome_text)
+        outcome_text = interrupted.settle(
+            cloud.opts, order, hosts.vm.presence_by_host, hosts.vm.may_have
+        )
+        refuse_taken(hosts.vm, outcome_text)
         minionwait.refuse_unproved(cloud.opts, [request], hosts.survey.answers)
         try:
             new_vm = _build_on_best_host(cloud, request, order, hosts)
@@ -206,7 +177,7 @@ def deploy(cloud: Cloud, request: VmRequest) -> dict[str, Any]:
             if not hosts.is_sample:
                 raise
             hosts = _survey_hosts(cloud, request, order, is_whole=True)
-            refuse_taken(hosts, request.name)
+            refuse_taken(hosts.vm)
             new_vm = _build_on_best_host(cloud, request, order, hosts)
     warnings_entry = {"warnings": new_vm.warnings} if new_vm.warnings else {}
     answer: dict[str, Any] = {}

@@ -9,7 +9,8 @@ from typing import Any
 
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory, lastseen, presence
+from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster.inventory.locate import ask_presence
 from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.rpc.hostcommands import (
     HostCommandFailed,
@@ -170,8 +171,7 @@ def _has_given_up(build: Build, facts: OrderFacts) -> bool:
         if answer == minions.RUNNING:
             build.cloud.progress("Undoing", detail=f"on {host}, which is at it")
             continue
-        survey = inventory.survey(build.cloud, [host], "virt.presence", [build.name])
-        sighting = presence.from_presence(survey.answers).get(host)
+        sighting = ask_presence(build.cloud, host, build.name)
         if sighting is None or sighting.is_complete:
             return False
         if not sighting.is_trace or sighting.unfinished:
@@ -224,13 +224,12 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
         if reply.ok:
             build.warnings.extend(warnings(reply.value))
             return host
-        kind = reply.value.get("kind") if isinstance(reply.value, dict) else None
-        if kind == _UNDO_FAILED_KIND:
+        if reply.kind == _UNDO_FAILED_KIND:
             raise HostCommandFailed(f"{host}: {reply.error}")
         # The host itself replied that it has nothing of the VM.
         previous_phase = orders.KEYED if pairs else orders.PLACING
         orders.enter(build.order, previous_phase, replace(build.facts, host=None))
-        if kind not in _REFUSED_KINDS:
+        if reply.kind not in _REFUSED_KINDS:
             raise HostCommandFailed(f"{host}: {reply.error}")
         reasons_by_host[host] = [choose.strip_cures(reply.error or "")]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")

@@ -1,12 +1,12 @@
 """Show how to reach a VM, and what its console prints, wherever the VM is."""
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import locate
+from saltvirt.cluster.inventory.locate import locate
+from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.cluster.rpc import hostcommands, minions
 from saltvirt.core import guestaccess, terminal, wire
 from saltvirt.core.errors import VirtError
@@ -67,7 +67,7 @@ def vm_info(cloud: Cloud, name: str) -> dict[str, Any]:
     login command is made of the host's data, and is never the host's text: an operator will type
     the command.
     """
-    host, fun = locate.locate_for_read(cloud, name), "virt.vm_info"
+    host, fun = locate(cloud, name, Purpose.READ).host, "virt.vm_info"
     answer = hostcommands.act(cloud, host, fun, name)
     wire.read(host, fun, dict[str, ShownVm], answer)
     # The host was asked about this VM only.
@@ -132,7 +132,7 @@ def console_lines(cloud: Cloud, host: str, name: str) -> list[str]:
 
 def console_log(cloud: Cloud, name: str, lines: int) -> str:
     """Return the last lines of a VM's console, safe to show, wherever the VM is."""
-    host = locate.locate_for_read(cloud, name)
+    host = locate(cloud, name, Purpose.READ).host
     return "\n".join(terminal.lines(_read_console(cloud, host, name, lines), lines))
 
 
@@ -140,6 +140,6 @@ def _read_console(cloud: Cloud, host: str, name: str, lines: int) -> str:
     """Return the last lines of a VM's console, as its guest wrote them."""
     reply = minions.ask(cloud, [host], "virt.console_log", [name, lines])[host]
     if not reply.ok or not isinstance(reply.value, str):
-        reason = reply.error or f"it did not answer; see: salt {shlex.quote(host)} test.ping"
-        raise hostcommands.HostCommandFailed(f"{host}: {terminal.one_line(reason)}")
+        reason = terminal.one_line(reply.reason or "its answer is not text")
+        raise hostcommands.HostCommandFailed(f"{host}: {reason}", kind=reply.kind)
     return reply.value

@@ -8,6 +8,8 @@ from typing import Any
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen, presence, whereabouts
+from saltvirt.cluster.inventory.locate import ask_presence, locate
+from saltvirt.cluster.inventory.whereabouts import Purpose, Whereabouts
 from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive, act
 from saltvirt.core import arguments
@@ -68,21 +70,18 @@ def purge_locked(
     Raises HostCommandFailed for another VM of that name, which stays.
     """
     recovery.settle_order(cloud, order)
-    busy_reasons = interrupted.give_up(cloud, order)
-    survey = inventory.survey_for_vm(cloud, name)
-    presence_by_host = presence.from_presence(survey.answers)
+    busy_reasons = interrupted.give_up(cloud, order).reasons
+    vm = locate(cloud, name, Purpose.REPORT, order_hosts=interrupted.order_hosts(order))
+    presence_by_host = vm.presence_by_host
     _refuse_another(name, presence_by_host, only, uuid)
-    unheard = inventory.find_suspects(
-        cloud, survey, name, presence_by_host, interrupted.order_hosts(order)
-    )
-    unheard = {**busy_reasons, **unheard}
+    unheard = {**busy_reasons, **vm.may_have}
     begun_purge = _begun_purge(order, delete_key)
     # A resumed purge removes no more than it began with.
     is_undo = is_undo or orders.read_facts(begun_purge).only_made
     settle_text = interrupted.settle(cloud.opts, order, presence_by_host, unheard)
     _refuse_kept(name, presence_by_host, unheard)
     try:
-        host = _find_host(cloud, survey, name, uuid)
+        host = _find_host(vm, uuid)
     except NoSuchVm as error:
         if begun_purge:
             return {orders.read_facts(begun_purge).host or "": {name: f"purged; {settle_text}"}}
@@ -91,7 +90,7 @@ def purge_locked(
     # The interrupted purge of a VM that has moved deleted its key: one there now may be another's.
     delete_key = delete_key and (moved_to is None or begun_purge is None)
     vm_uuid = uuid or (None if moved_to else presence_by_host[host].uuid)
-    undoes = is_undo and bool(survey.answers[host].notes_made)
+    undoes = is_undo and presence_by_host[host].notes_made
     _remove(cloud, order, name, host, delete_key, vm_uuid, is_undo=undoes, force=force)
     return {host: {name: "purged"}}
 
@@ -113,8 +112,7 @@ def take_back(cloud: Cloud, order: LockedRecord, name: str, host: str, uuid: str
     What the build used stays on its host as it was.
     """
     survey = inventory.survey(cloud, [host], "virt.presence", [name])
-    if host not in survey.answers:
-        reason = survey.reasons().get(host, "")
+    for reason in survey.reasons().values():
         raise HostUnresponsive(f"{host} cannot be asked what it has of VM {name!r}: {reason}")
     _remove(cloud, order, name, host, True, uuid, is_undo=bool(survey.answers[host].notes_made))
 
@@ -148,15 +146,12 @@ def _refuse_hypervisor(cloud: Cloud, name: str) -> None:
         )
 
 
-def _find_host(cloud: Cloud, survey: inventory.Survey, name: str, uuid: str | None) -> str:
+def _find_host(vm: Whereabouts, uuid: str | None) -> str:
     """Return the host of a VM; if a host has its UUID, hosts out of reach do not count."""
-    vm_whereabouts = inventory.whereabouts_from_survey(cloud, survey, name)
-    if uuid is not None and any(
-        vm_presence.uuid == uuid for vm_presence in vm_whereabouts.seen.values()
-    ):
+    if uuid is not None and any(seen.uuid == uuid for seen in vm.presence_by_host.values()):
         # What another host had under that name is another VM.
-        vm_whereabouts = replace(vm_whereabouts, out_of_reach={})
-    return whereabouts.host_of(vm_whereabouts, is_removed=True)
+        vm = replace(vm, suspects={})
+    return whereabouts.decide(vm, Purpose.REMOVE)
 
 
 def _refuse_kept(
@@ -230,8 +225,5 @@ def _shared_files(cloud: Cloud, host: str, name: str) -> list[str]:
 
 def _still_has(cloud: Cloud, host: str, name: str) -> bool:
     """Return whether a host that failed to remove a VM still has its domain."""
-    survey = inventory.survey(cloud, [host], "virt.presence", [name])
-    return any(
-        vm_presence.state is not None
-        for vm_presence in presence.from_presence(survey.answers).values()
-    )
+    vm_presence = ask_presence(cloud, host, name)
+    return vm_presence is not None and vm_presence.state is not None

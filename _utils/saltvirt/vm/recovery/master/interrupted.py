@@ -1,7 +1,7 @@
 """Settle what an interrupted command left of a VM, by the hosts' current answers."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.cluster import minionkeys, orders
@@ -11,29 +11,43 @@ from saltvirt.cluster.rpc import minions
 from saltvirt.core.errors import NameTaken
 from saltvirt.core.journal.records import LockedRecord, Record
 
-# The reason for an unknown outcome while the host works on an order.
-STILL_WORKING = "it is still working on it"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingJob:
+    """
+    The job of an order that its host may still begin, or is working on.
+
+    reasons
+        ``{host: reason}``; empty without such a job.
+    is_running
+        Whether the host reports the job as running.
+    """
+
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    is_running: bool = False
 
 
-def give_up(cloud: Cloud, order: LockedRecord) -> dict[str, str]:
+def give_up(cloud: Cloud, order: LockedRecord) -> PendingJob:
     """
     Have the host of an order refuse the job, if it has not begun.
 
     The job may be queued there. Survey the hosts after this, not before: only then do their
-    answers stay true. Returns ``{host: reason}`` if that host may still begin, or is working.
+    answers stay true.
     """
     record = order.record
     facts = orders.read_facts(record)
     host, order_id = facts.host, facts.order_id
     if record is None or record.phase not in (orders.ORDERED, orders.REMOVING):
-        return {}
+        return PendingJob()
     if not (host and order_id):
-        return {}
+        return PendingJob()
     answer = minions.refuse(cloud, host, order_id)
     if answer is None:
-        cloud.silence.take_in([host], [host])
-        return {host: "it cannot be told that the order was given up"}
-    return {host: STILL_WORKING} if answer == minions.RUNNING else {}
+        cloud.silence.record([host], [host])
+        return PendingJob(reasons={host: "it cannot be told that the order was given up"})
+    if answer == minions.RUNNING:
+        return PendingJob(reasons={host: "it is still working on it"}, is_running=True)
+    return PendingJob()
 
 
 def settle(

@@ -22,7 +22,6 @@ from saltvirt.vm.update.host import disks, listed, live
 from saltvirt.vm.update.host.request import Request
 from saltvirt.xml.domain import disk
 from saltvirt.xml.edit import amend, devicematch
-from saltvirt.xml.storage.storagevolume import place_of
 
 # A partition, or a volume of extents, may be slightly smaller than requested.
 _ROUNDING = 1.01
@@ -194,7 +193,7 @@ def _find_volume(conn: Any, vm_disk: disk.Disk) -> tuple[tuple[str, str], int]:
     """Return ``((pool, volume), bytes)`` of a disk; 0 bytes if unknown."""
     # libvirt reports no volumes of an inactive pool.
     with suppress(StorageError):
-        location = diskvolumes.find(conn, place_of(vm_disk))
+        location = diskvolumes.find(conn, vm_disk)
         volume = volumes.find(conn, location.pool, location.volume) if location else None
         if location is not None and volume is not None:
             return (location.pool, location.volume), volume.capacity

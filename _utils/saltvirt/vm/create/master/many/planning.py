@@ -7,6 +7,7 @@ from functools import cached_property
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import lastseen, presence
+from saltvirt.cluster.inventory.whereabouts import Whereabouts
 from saltvirt.core import terminal
 from saltvirt.core.errors import NameTaken, VirtError
 from saltvirt.core.journal import records
@@ -21,6 +22,7 @@ from saltvirt.vm.create.master.many.lines import first_few, no_place
 from saltvirt.vm.create.master.many.outcome import Call
 from saltvirt.vm.create.master.vmrequest import VmRequest
 from saltvirt.vm.recovery.master import interrupted
+from saltvirt.vm.recovery.master.interrupted import PendingJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,7 @@ class HostAnswers:
         return presence.find_similar_names(name, (self._names | self._new_names) - {name})
 
     def hosts_for(
-        self, request: VmRequest, busy_reasons: Mapping[str, str], order_hosts: list[str]
+        self, request: VmRequest, pending_job: PendingJob, order_hosts: list[str]
     ) -> deploy.Hosts:
         """
         Return all hosts' answers on one VM; see
@@ -85,14 +87,15 @@ class HostAnswers:
         """
         # Most names are unknown everywhere, so no host need be asked further.
         is_unknown = request.name not in self._names | self._names_of_unresponsive
-        if is_unknown and not (busy_reasons or order_hosts):
+        if is_unknown and not (pending_job.reasons or order_hosts):
+            presence_by_host = presence.from_answers(self.answers, request.name)
             return deploy.Hosts(
                 survey=self.survey,
                 allowed_hosts=self.allowed_hosts,
-                presence_by_host=presence.from_host_info(self.answers, request.name),
+                vm=Whereabouts(name=request.name, presence_by_host=presence_by_host),
             )
         return deploy.assess_hosts(
-            self._cloud, request, self.survey, self.allowed_hosts, busy_reasons, order_hosts
+            self._cloud, request, self.survey, self.allowed_hosts, pending_job, order_hosts
         )
 
     def plan(self, requests: Iterable[VmRequest]) -> Plan:
@@ -176,10 +179,10 @@ def make_plan(cloud: Cloud, call: Call, orders_by_name: Mapping[str, LockedRecor
 
     Raises NameTaken if a name belongs to another VM, or to a minion.
     """
-    busy_reasons, stuck_reasons = give_up(cloud, orders_by_name)
+    pending_jobs, stuck_reasons = give_up(cloud, orders_by_name)
     hosts = HostAnswers(cloud, call)
     settled_requests = [request for request in call.requests if request.name not in stuck_reasons]
-    names = sort_names(cloud, settled_requests, hosts, orders_by_name, busy_reasons)
+    names = sort_names(cloud, settled_requests, hosts, orders_by_name, pending_jobs)
     names.failed.update(stuck_reasons)
     plan = hosts.plan(names.new)
     cloud.progress("Placing", detail=_describe_plan(plan, names))
@@ -195,22 +198,22 @@ def _describe_plan(plan: Plan, names: SortedNames) -> str:
 
 def give_up(
     cloud: Cloud, orders_by_name: Mapping[str, LockedRecord]
-) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+) -> tuple[dict[str, PendingJob], dict[str, str]]:
     """
     Settle moves, and have hosts refuse what interrupted commands ordered.
 
     Returns the results of ``interrupted.give_up`` by name, and ``{name: reason}`` of names with a
     move that cannot be settled now: these VMs are not built, and the others are not affected.
     """
-    busy_reasons, stuck_reasons = {}, {}
+    pending_jobs, stuck_reasons = {}, {}
     for name, order in orders_by_name.items():
         try:
             recovery.settle_order(cloud, order)
         except VirtError as error:
             stuck_reasons[name] = str(error)
         else:
-            busy_reasons[name] = interrupted.give_up(cloud, order)
-    return busy_reasons, stuck_reasons
+            pending_jobs[name] = interrupted.give_up(cloud, order)
+    return pending_jobs, stuck_reasons
 
 
 def sort_names(
@@ -218,7 +221,7 @@ def sort_names(
     requests: Iterable[VmRequest],
     host_answers: HostAnswers,
     orders_by_name: Mapping[str, LockedRecord],
-    busy_reasons: Mapping[str, Mapping[str, str]],
+    pending_jobs: Mapping[str, PendingJob],
 ) -> SortedNames:
     """
     Return what becomes of each name, after settling what interrupted commands left.
@@ -232,13 +235,14 @@ def sort_names(
     for request in requests:
         name, order = request.name, orders_by_name.get(request.name)
         order_hosts = interrupted.order_hosts(order) if order else []
-        hosts = host_answers.hosts_for(request, busy_reasons.get(name, {}), order_hosts)
+        hosts = host_answers.hosts_for(request, pending_jobs.get(name, PendingJob()), order_hosts)
+        presence_by_host = hosts.vm.presence_by_host
         complete_hosts = [
-            host for host, vm_presence in hosts.presence_by_host.items() if vm_presence.is_complete
+            host for host, vm_presence in presence_by_host.items() if vm_presence.is_complete
         ]
         try:
             settle_text = (
-                interrupted.settle(cloud.opts, order, hosts.presence_by_host, hosts.suspects)
+                interrupted.settle(cloud.opts, order, presence_by_host, hosts.vm.may_have)
                 if order
                 else ""
             )
@@ -247,7 +251,7 @@ def sort_names(
                 difference = describe_difference(request.requirements, host_answers.answers[host])
                 clashes += [f"{name!r} is on {host} with {difference}"] if difference else []
                 continue
-            deploy.refuse_taken(hosts, name, settle_text)
+            deploy.refuse_taken(hosts.vm, settle_text)
         except NameTaken as error:
             out.failed[name] = str(error)
             continue
