@@ -30,15 +30,13 @@ __virtual__ = hostmodule.load_with_libvirt
 _module = hostmodule.HostModule(globals())
 
 
-def signed(order, small=False, **kwargs):
+def signed(order, **kwargs):
     """
     Run one of this project's functions for the master's runner, and sign the answer.
 
     order
         ``{"fun", "arg", "kwarg", "id"}``, or the same sealed for this minion. An order with an
         ``id`` runs once, and not after ``virt.refuse_order``.
-    small
-        Compress large answers, as the runner asks. Defaults to False.
 
     Only functions of ``virt`` and those that the runner needs are allowed, so that this function
     gives no caller more rights. Returns ``{"said", "signature"}``; errors are part of the answer.
@@ -56,7 +54,6 @@ def signed(order, small=False, **kwargs):
         str(kwargs.get("__pub_jid", "")),
         order,
         lambda: _module.settings(),
-        is_small=bool(small),
     )
 
 

@@ -66,7 +66,7 @@ def migrate(vm_, target, **kwargs):
     report, present, token = (kwargs.pop(key, None) for key in ("report", "present", "token"))
     peer.refuse_strange("target", target)
     context = _module.context()
-    options = movespec.of(context.settings, kwargs)
+    options = movespec.from_call(context.settings, kwargs)
     context = context.reporting(vm_, "salt/virt/migrate", report)
     if token is not None:
         return departure.send(context, vm_, token, target, options, present)

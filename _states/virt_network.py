@@ -235,8 +235,7 @@ def firewall_absent(name: str, ports: Any = (16514,), backend: str = "nftables")
     Remove the rules of virt.firewall_present, now and for later boots.
 
     name, ports, backend
-        As there; the ports identify firewalld rules of earlier releases, which did not record them.
-        A name that ends with ``_forward``, which earlier releases allowed, is accepted here.
+        As there.
 
     Without the backend's program, loaded rules stay until the next boot, with a warning.
 

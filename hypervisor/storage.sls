@@ -9,14 +9,6 @@ hypervisor_images:
     - name: {{ hypervisor['images'] | json }}
     - mode: '0711'
     - makedirs: True
-{%- if hypervisor['has_old_images'] %}
-
-hypervisor_old_option_images:
-  test.show_notification:
-    - text: >-
-        hypervisor:images goes with the next release: say virt:images instead, which VMs are built
-        below; this host's folder is {{ hypervisor['images'] }}
-{%- endif %}
 
 {%- if grains.get('selinux', {}).get('enabled') and hypervisor['selinux_packages'] %}
 

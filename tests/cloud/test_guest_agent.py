@@ -60,8 +60,8 @@ def test_a_guest_without_an_agent_is_one_line(guest):
 
     assert done.code == 1 and done.traceback == []
     assert (
-        "nobody listens in VM 'mute1' on its channel org.qemu.guest_agent.0: install the package "
-        "qemu-guest-agent in the guest, and start it"
+        "no guest agent listens in VM 'mute1' on its channel org.qemu.guest_agent.0: install the "
+        "package qemu-guest-agent in the guest, and start it"
     ) in " ".join((done.out + done.err).split())
 
 

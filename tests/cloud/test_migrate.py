@@ -59,7 +59,7 @@ from saltvirt.migration.host import departure
 is_over = migrate.Job.is_over
 migrate.Job.is_over = lambda job, _wait_s: is_over(job, 0)
 settings = config.HostSettings()
-options = movespec.of(settings, {"limit_s": 5, "max_bandwidth": 1})
+options = movespec.from_call(settings, {"limit_s": 5, "max_bandwidth": 1})
 try:
     how = context.Context(settings=settings, opts={})
     departure.send(how, "m1", "t1", "hyper2", options, [])

@@ -37,7 +37,6 @@ EXCEPTIONS = {
     "certificates/host/enrolment.py": (1, "a note about certificates"),
     "certificates/host/reload.py": (1, "a note about certificates"),
     "checks/doctor/host/mend.py": (1, "marks of builds, which are second names of a file"),
-    "libvirt/legacymoves.py": (3, "records of moves"),
     "libvirt/maintenance.py": (2, "notes of maintenance"),
     "storage/claims.py": (2, "marks of arrivals, which are second names of a file"),
     "vm/show/host/sharedfiles.py": (1, "marks that show whether two hosts see one file"),
@@ -46,7 +45,7 @@ EXCEPTIONS = {
     "core/salt/answering.py": (2, "notes of orders"),
     "storage/exclusivecreate.py": (4, "marks of builds, and the files that a build has just made"),
     "seeding/submission.py": (2, "tokens of authorizations"),
-    "vm/recovery/host/unfinished.py": (3, "credentials, records, and console logs"),
+    "vm/recovery/host/unfinished.py": (2, "credentials, and console logs"),
 }
 
 

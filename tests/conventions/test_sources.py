@@ -110,7 +110,6 @@ MANY_NAMES = {
     "xml/edit/readdomain.py": 32,
     "xml/fields.py": 22,
     "xml/storage/storagepool.py": 13,
-    "xml/storage/storagevolume.py": 14,
 }
 
 

@@ -18,6 +18,7 @@ DISK = {
 }
 ABOUT = {
     "name": "m1",
+    "uuid": "uuid of m1",
     "state": "running",
     "vcpus": 1,
     "memory_mib": 1,

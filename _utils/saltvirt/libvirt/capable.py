@@ -36,8 +36,7 @@ def _refuse_unlisted(conn: Any, emulator: str) -> None:
         raise BadArgument(
             "emulator",
             f"{arguments.repr_without_secrets(emulator)} is none that libvirt lists on this host; "
-            "listed: "
-            f"{', '.join(emulators) or 'none'}",
+            f"listed: {', '.join(emulators) or 'none'}",
         )
 
 
@@ -61,7 +60,7 @@ def baseline(conn: Any, *, is_full: bool, is_migratable: bool) -> str:
     """Return the XML of the CPU that all hosts like this one can give a guest."""
     host_cpu = hostfacts.own_cpu(conn)
     if host_cpu is None:
-        raise LibvirtRefused("libvirt says nothing of this host's CPU, so there is no baseline")
+        raise LibvirtRefused("libvirt does not describe this host's CPU, so there is no baseline")
     flags = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES if is_full else 0
     if is_migratable:
         flags |= libvirt.VIR_CONNECT_BASELINE_CPU_MIGRATABLE

@@ -365,8 +365,3 @@ def domain(conn: Any, name: str) -> Any:
         if exc.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             raise NoSuchVm(name) from exc
         raise
-
-
-def is_gone(exc: Any) -> bool:
-    """Return whether an error means that a domain vanished while it was being read."""
-    return exc.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID)

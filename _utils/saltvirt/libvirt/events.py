@@ -14,6 +14,7 @@ from typing import Any
 from saltvirt.core.errors import LibvirtRefused
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.errorcodes import has_code, value_or
 from saltvirt.libvirt.eventkinds import Kind
 
 log = logging.getLogger(__name__)
@@ -107,12 +108,8 @@ def _open_listening(
 
 def _keep_alive(conn: Any) -> None:
     """Have libvirt send keepalive probes to the daemon."""
-    try:
-        conn.setKeepAlive(_KEEPALIVE_S, _KEEPALIVES)
-    except libvirt.libvirtError as exc:
-        # A driver inside this process supports no keepalive, and needs none.
-        if exc.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
-            raise
+    # A driver inside this process supports no keepalive, and needs none.
+    value_or(None, lambda: conn.setKeepAlive(_KEEPALIVE_S, _KEEPALIVES), "NO_SUPPORT")
 
 
 def _register(conn: Any, kind: Kind, callback: Callable[..., None]) -> bool:
@@ -125,7 +122,7 @@ def _register(conn: Any, kind: Kind, callback: Callable[..., None]) -> bool:
     try:
         getattr(conn, _REGISTER[kind.object])(None, number, callback, None)
     except libvirt.libvirtError as exc:
-        if exc.get_error_code() not in (libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_INVALID_ARG):
+        if not has_code(exc, "NO_SUPPORT", "INVALID_ARG"):
             raise
         log.warning("no events of %s: %s", kind.name, exc)
         return False

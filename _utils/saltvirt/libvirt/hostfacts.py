@@ -2,12 +2,13 @@
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from saltvirt.core.errors import StorageError
 from saltvirt.core.units import MIB
-from saltvirt.libvirt.connect import is_gone, libvirt
+from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.errorcodes import DOMAIN_GONE, has_code, read_existing
 from saltvirt.xml import parse
 from saltvirt.xml.node import capabilities as capabilities_
 from saltvirt.xml.node import nodedev
@@ -21,10 +22,6 @@ _CPU_ERRORS = ("CPU_INCOMPATIBLE", "INTERNAL_ERROR", "CONFIG_UNSUPPORTED")
 _BUSY = "asynchronous jobs running"
 
 log = logging.getLogger(__name__)
-
-
-def _is_one_of(exc: Any, names: Iterable[str]) -> bool:
-    return exc.get_error_code() in [getattr(libvirt, f"VIR_ERR_{name}") for name in names]
 
 
 def versions(conn: Any) -> Any:
@@ -43,23 +40,19 @@ def capabilities(conn: Any) -> dict[str, Any]:
 
 def pools(conn: Any) -> dict[str, dict[str, Any]]:
     """Return ``{pool: {path, type, free_mib, capacity_mib, active}}``."""
-    out = {}
-    for pool in conn.listAllStoragePools(0):
-        try:
-            state, capacity, _allocation, free = pool.info()
-            root = parse(pool.XMLDesc(0))
-        except libvirt.libvirtError as exc:
-            if is_gone(exc) or exc.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_POOL:
-                continue
-            raise
-        out[pool.name()] = {
+
+    def read(pool: Any) -> dict[str, Any]:
+        state, capacity, _allocation, free = pool.info()
+        root = parse(pool.XMLDesc(0))
+        return {
             "type": root.get("type"),
             "path": root.findtext("target/path"),
             "active": state == libvirt.VIR_STORAGE_POOL_RUNNING,
             "capacity_mib": capacity // MIB,
             "free_mib": free // MIB,
         }
-    return out
+
+    return dict(read_existing(conn.listAllStoragePools(0), read, *DOMAIN_GONE, "NO_STORAGE_POOL"))
 
 
 def networks(conn: Any) -> dict[str, Any]:
@@ -112,7 +105,7 @@ def cpu_features(conn: Any, capabilities: Mapping[str, Any], domain_type: str) -
                 conn.baselineHypervisorCPU(None, arch, None, domain_type, [model], flag)
             )
     except libvirt.libvirtError as exc:
-        if not _is_one_of(exc, _NO_CPU_DATA):
+        if not has_code(exc, *_NO_CPU_DATA):
             raise
     return _own_features(conn, capabilities)
 
@@ -125,7 +118,7 @@ def _own_features(conn: Any, capabilities: Mapping[str, Any]) -> list[str]:
     try:
         return capabilities_.required_features(conn.baselineCPU([cpu_xml], flag))
     except libvirt.libvirtError as exc:
-        if _is_one_of(exc, _NO_CPU_DATA):
+        if has_code(exc, *_NO_CPU_DATA):
             return listed_features
         raise
 
@@ -154,7 +147,7 @@ def why_not_cpu(
         elif cpu:
             conn.compareHypervisorCPU(None, arch, machine, domain_type, cpu, flag)
     except libvirt.libvirtError as exc:
-        if _is_one_of(exc, _CPU_ERRORS):
+        if has_code(exc, *_CPU_ERRORS):
             return f"its CPU does not suffice: {exc}"
         raise
     return None
@@ -178,8 +171,8 @@ def refresh_pool(conn: Any, name: str, patience_s: float = 60) -> None:
                 raise
             if time.monotonic() >= deadline:
                 raise StorageError(
-                    f"somebody makes or copies a volume in storage pool {name!r}, and libvirt does "
-                    "not look at what is new there meanwhile; try again when that is over"
+                    f"another job creates or copies a volume in storage pool {name!r}, and libvirt "
+                    "does not refresh the pool meanwhile; try again when that is over"
                 ) from exc
         time.sleep(0.2)
 

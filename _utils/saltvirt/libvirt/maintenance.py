@@ -38,8 +38,8 @@ def note_evacuated(settings: HostSettings, vms: Any) -> Any:
     Record where evacuations have moved VMs of this host; return all notes.
 
     vms
-        ``{name: {"hosts", "uuid", "proof"}}`` from the master, or ``{name: hosts}``, with the hosts
-        in order; None forgets a VM.
+        ``{name: {"hosts", "uuid", "proof"}}`` from the master, with the hosts in order; None, or no
+        hosts, forgets a VM.
     """
     changed_notes = {
         name: _parse_note(note) for name, note in (arguments.mapping("vms", vms) or {}).items()
@@ -55,24 +55,18 @@ def note_evacuated(settings: HostSettings, vms: Any) -> Any:
     return merged_notes
 
 
-def _parse_note(note: object) -> Any:
-    """Return a VM's note as plain data; empty to forget the VM."""
-    if not isinstance(note, dict):
-        return list(arguments.names("vms", note))
+def _parse_note(note: object) -> dict[str, Any] | None:
+    """Return a VM's note as plain data; None to forget the VM."""
+    if note is None:
+        return None
     facts: EvacuatedFacts = wire.argument("vms", EvacuatedFacts, note)
     return wire.plain(facts) if facts.hosts else None
 
 
-def _plain_note(note: Any) -> Any:
-    """Return a recorded note; earlier releases recorded only the hosts, or a single host."""
-    if isinstance(note, dict):
-        return wire.plain(wire.read_recorded(EvacuatedFacts, note))
-    return [note] if isinstance(note, str) else list(note)
-
-
 def _read_notes(path: Path) -> dict[str, Any]:
     try:
-        return {name: _plain_note(note) for name, note in json.loads(path.read_text()).items()}
+        notes = wire.read_recorded(dict[str, EvacuatedFacts], json.loads(path.read_text()))
+        return {name: wire.plain(note) for name, note in notes.items()}
     except FileNotFoundError:
         return {}
     except (ValueError, AttributeError, TypeError) as exc:

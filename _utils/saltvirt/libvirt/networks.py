@@ -6,6 +6,7 @@ from typing import Any
 
 from saltvirt.core.errors import LibvirtRefused, VirtError
 from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.errorcodes import read_existing, value_or
 from saltvirt.xml import parse, to_text
 from saltvirt.xml.network import network as xml
 
@@ -14,12 +15,7 @@ _FAMILIES = {0: "ipv4", 1: "ipv6"}
 
 def find(conn: Any, name: str) -> Any:
     """Return a network by name, None if the host has none."""
-    try:
-        return conn.networkLookupByName(name)
-    except libvirt.libvirtError as exc:
-        if exc.get_error_code() == libvirt.VIR_ERR_NO_NETWORK:
-            return None
-        raise
+    return value_or(None, lambda: conn.networkLookupByName(name), "NO_NETWORK")
 
 
 def get(conn: Any, name: object) -> Any:
@@ -48,34 +44,26 @@ def info(conn: Any, name: object = None) -> dict[str, dict[str, Any]]:
         key: {network.UUIDString() for network in conn.listAllNetworks(flag)}
         for key, flag in flags.items()
     }
-    out = {}
-    for network in conn.listAllNetworks():
-        if name is not None and network.name() != str(name):
-            continue
+
+    def read(network: Any) -> dict[str, Any]:
         uuid = network.UUIDString()
         flag_values = {key: int(uuid in uuids_by_flag[key]) for key in flags}
-        try:
-            out[network.name()] = {
-                "uuid": uuid,
-                "bridge": xml.bridge_of(parse(network.XMLDesc(0))),
-                **flag_values,
-                "leases": _leases(network) if flag_values["active"] else [],
-            }
-        except libvirt.libvirtError as exc:
-            # The network was removed after it was listed.
-            if exc.get_error_code() != libvirt.VIR_ERR_NO_NETWORK:
-                raise
-    return out
+        return {
+            "uuid": uuid,
+            "bridge": xml.bridge_of(parse(network.XMLDesc(0))),
+            **flag_values,
+            "leases": _leases(network) if flag_values["active"] else [],
+        }
+
+    networks = [
+        network for network in conn.listAllNetworks() if name is None or network.name() == str(name)
+    ]
+    return dict(read_existing(networks, read, "NO_NETWORK"))
 
 
 def _leases(network: Any) -> list[dict[str, Any]]:
-    try:
-        leases = network.DHCPLeases()
-    except libvirt.libvirtError as exc:
-        # A driver without leases, such as libvirt's test driver.
-        if exc.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
-            raise
-        return []
+    # Some drivers have no leases, such as libvirt's test driver.
+    leases = value_or([], network.DHCPLeases, "NO_SUPPORT")
     return [{**lease, "type": _FAMILIES.get(lease["type"], "unknown")} for lease in leases]
 
 
@@ -97,15 +85,10 @@ def read_definition(network: Any) -> xml.Network:
 
 
 def _definition_xml(network: Any) -> str:
-    if not (network.isPersistent() and network.isActive()):
-        return str(network.XMLDesc(0))
-    try:
-        return str(network.XMLDesc(libvirt.VIR_NETWORK_XML_INACTIVE))
-    except libvirt.libvirtError as exc:
-        # libvirt's test driver lacks the flag: return the running network's XML.
-        if exc.get_error_code() != libvirt.VIR_ERR_INVALID_ARG:
-            raise
-        return str(network.XMLDesc(0))
+    has_two = network.isPersistent() and network.isActive()
+    flag = libvirt.VIR_NETWORK_XML_INACTIVE if has_two else 0
+    # libvirt's test driver lacks the flag: return the running network's XML.
+    return str(value_or(None, lambda: network.XMLDesc(flag), "INVALID_ARG") or network.XMLDesc(0))
 
 
 def define(conn: Any, requested: xml.Network, *, autostart: bool, start: bool) -> None:

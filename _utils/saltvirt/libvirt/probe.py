@@ -17,6 +17,7 @@ from typing import Any
 
 from saltvirt.core import locks
 from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.errorcodes import value_or
 
 # The boot sector (16 bytes a line): enter protected mode (lgdt, CR0.PE, far jump), return from a
 # faked interrupt by iret, then power the machine off (word 0x2000 to ACPI port 0x604, where SeaBIOS
@@ -128,22 +129,16 @@ def attempt(conn: Any, kind: str, arch: str, machine: str) -> dict[str, Any]:
 
 def _outcome(dom: Any, machine: str) -> dict[str, Any]:
     """Return the answer of a test guest, once it has ended or its time is over."""
-    try:
-        has_ended = _wait(dom)
-    except libvirt.libvirtError as exc:
-        if exc.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
-            raise
-        has_ended = True
-    if has_ended:
+    if value_or(True, lambda: _wait(dom), "NO_DOMAIN"):
         return {
             "usable": True,
-            "why": f"a KVM test guest (machine type {machine}) ran and " "switched itself off",
+            "why": f"a KVM test guest (machine type {machine}) ran and switched itself off",
         }
     with contextlib.suppress(libvirt.libvirtError):
         dom.destroy()
     return {
         "usable": False,
-        "why": f"/dev/kvm opens, but a KVM test guest (machine type " f"{machine}) hangs in it",
+        "why": f"/dev/kvm opens, but a KVM test guest (machine type {machine}) hangs in it",
     }
 
 

@@ -9,7 +9,6 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from saltvirt.core.journal.recordfacts import BuildFacts, PurgeFacts
 from saltvirt.core.model import Requirements
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import moveprotocol
-from saltvirt.libvirt import legacy, legacymoves
 from saltvirt.placement.answers import ComingFacts
 
 # The phases of an arrival with room reserved for a VM that is not here yet.
@@ -57,22 +55,27 @@ def host_lock(settings: HostSettings) -> Iterator[None]:
 
 def read_coming_vms(settings: HostSettings) -> dict[str, ComingFacts]:
     """Return ``{name: its room}`` of the VMs that are being built here, or sent here."""
-    records_folder = folder(settings)
-    claims = {
-        name: ComingFacts(**{field.name: claim[field.name] for field in fields(ComingFacts)})
-        for name, claim in legacy.read_live_claims(settings).items()
-    }
     builds = {
         record.name: _reserved_room(record.read(BuildFacts))
-        for record in records.read_records(records_folder, "build")
-        if records.is_live(records_folder, "build", record.name)
+        for record in _read_records(settings, "build")
+        if _is_live(settings, record)
     }
     arrivals = {
         record.name: _reserved_room(record.read(ArrivalFacts))
-        for record in records.read_records(records_folder, "arrival")
+        for record in _read_records(settings, "arrival")
         if record.phase in _COMING
     }
-    return {**claims, **builds, **arrivals}
+    return {**builds, **arrivals}
+
+
+def _read_records(settings: HostSettings, *purposes: str) -> Iterator[records.Record]:
+    for purpose in purposes:
+        yield from records.read_records(folder(settings), purpose)
+
+
+def _is_live(settings: HostSettings, record: records.Record) -> bool:
+    """Return whether a job works on a record."""
+    return records.is_live(folder(settings), record.purpose, record.name)
 
 
 def _reserved_room(facts: BuildFacts | ArrivalFacts) -> ComingFacts:
@@ -95,17 +98,13 @@ def _facts(record: records.Record) -> BuildFacts | PurgeFacts | ArrivalFacts | D
 
 def find_unfinished(settings: HostSettings) -> list[str]:
     """Return the names of VMs with an interrupted build or purge, or with an unreadable record."""
-    records_folder = folder(settings)
     dead_names = {
         record.name
-        for purpose in ("build", "purge")
-        for record in records.read_records(records_folder, purpose)
-        if not records.is_live(records_folder, purpose, record.name)
+        for record in _read_records(settings, "build", "purge")
+        if not _is_live(settings, record)
     }
     # The phase of an unreadable record is unknown, so its name stays taken.
-    return sorted(
-        dead_names | set(legacy.read_stale_claims(settings)) | set(find_unreadable(settings))
-    )
+    return sorted(dead_names | set(find_unreadable(settings)))
 
 
 def find_unreadable(settings: HostSettings) -> dict[str, str]:
@@ -114,25 +113,17 @@ def find_unreadable(settings: HostSettings) -> dict[str, str]:
     unreadable_records = (
         records.find_unreadable(records_folder, purpose) for purpose in ("build", "purge", *_MOVES)
     )
-    reasons_by_name = {
-        name: reason for reasons in unreadable_records for name, reason in reasons.items()
-    }
-    return {**legacymoves.unreadable(settings), **reasons_by_name}
+    return {name: reason for reasons in unreadable_records for name, reason in reasons.items()}
 
 
 def end(settings: HostSettings, locked_record: records.LockedRecord) -> None:
     """End a record; jobs that have read the domains before read them again."""
-    note_end(settings)
-    locked_record.end()
-
-
-def note_end(settings: HostSettings) -> None:
-    """Change the text that :func:`last_end` returns."""
     path = Path(settings.state_dir) / "claims.ended"
     try:
         path.write_text(uuid.uuid4().hex)
     except OSError as exc:
         raise files.write_error(f"cannot write {path}", exc) from exc
+    locked_record.end()
 
 
 def last_end(settings: HostSettings) -> str:
@@ -154,11 +145,11 @@ def find_records(
     uuid
         The VM's UUID, as the VM may have been renamed since the record began. None if unknown.
     """
-    records_folder = folder(settings)
-    named_record = records.read_record(records_folder, purpose, name)
-    all_records = records.read_records(records_folder, purpose) if uuid else []
+    named_record = records.read_record(folder(settings), purpose, name)
     renamed_records = [
-        record for record in all_records if record.name != name and _facts(record).uuid == uuid
+        record
+        for record in (_read_records(settings, purpose) if uuid else ())
+        if record.name != name and _facts(record).uuid == uuid
     ]
     return renamed_records if named_record is None else [named_record, *renamed_records]
 
@@ -176,10 +167,8 @@ def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) ->
 
 def refuse_cloned(settings: HostSettings, name: str) -> None:
     """Raise NameTaken if a VM is being cloned on this host at this moment."""
-    records_folder = folder(settings)
-    for record in records.read_records(records_folder, "build"):
-        is_source = record.read(BuildFacts).source == name
-        if is_source and records.is_live(records_folder, "build", record.name):
+    for record in _read_records(settings, "build"):
+        if record.read(BuildFacts).source == name and _is_live(settings, record):
             raise NameTaken(
                 f"VM {name!r} has been cloned as {record.name!r} since {record.since_text}; wait "
                 "until that is over"
@@ -188,8 +177,6 @@ def refuse_cloned(settings: HostSettings, name: str) -> None:
 
 def refuse_on_its_way(settings: HostSettings, name: str, uuid: str | None = None) -> None:
     """Raise NameTaken if a VM of this name, or UUID, is on its way to or from this host."""
-    legacymoves.adopt(settings)
-    legacymoves.refuse_unreadable(settings, name)
     for purpose, activity in _MOVES.items():
         for record in find_records(settings, purpose, name, uuid):
             if record.phase == moveprotocol.CANCELLED:
@@ -215,8 +202,7 @@ def coming_files(settings: HostSettings, name: str) -> dict[str, str]:
     """Return ``{path: VM}`` of files made, or taken, here for VMs other than the named one."""
     return {
         path: record.name
-        for purpose in ("build", "arrival")
-        for record in records.read_records(folder(settings), purpose)
+        for record in _read_records(settings, "build", "arrival")
         if record.name != name
         for path in (*_facts(record).paths, *_read_taken_disks(record))
     }
@@ -230,10 +216,9 @@ def _read_taken_disks(record: records.Record) -> list[str]:
 
 def list_files(settings: HostSettings) -> Iterator[str]:
     """Yield the files that records of builds, purges and moves here name."""
-    for purpose in ("build", "purge", *_MOVES):
-        for record in records.read_records(folder(settings), purpose):
-            yield from _facts(record).paths
-            yield from _read_taken_disks(record)
+    for record in _read_records(settings, "build", "purge", *_MOVES):
+        yield from _facts(record).paths
+        yield from _read_taken_disks(record)
 
 
 def going_files(settings: HostSettings) -> dict[str, str]:
@@ -248,28 +233,21 @@ def going_files(settings: HostSettings) -> dict[str, str]:
 
 def going_by_vm(settings: HostSettings) -> dict[str, tuple[str, str]]:
     """Return ``{path: (VM, owner and remedy)}`` of the files in :func:`going_files`."""
-    records_folder = folder(settings)
-    departures = [
-        record
-        for record in records.read_records(records_folder, "departure")
-        if record.phase != moveprotocol.CANCELLED and record.read(DepartureFacts).leaves
-    ]
-    owners_by_path = {
-        path: (
-            record.name,
-            f"of VM {record.name!r}, which is leaving this host; wait until that is over, or if it "
-            f"was interrupted: salt-run virt.settle {record.name}",
-        )
-        for record in departures
-        for path in _facts(record).paths
-    }
-    for record in records.read_records(records_folder, "purge"):
+    owners_by_path: dict[str, tuple[str, str]] = {}
+    for record in _read_records(settings, "departure", "purge"):
+        facts, activity, command = _facts(record), "being purged here", "virt.purge"
+        volumes: list[str] = []
+        if isinstance(facts, DepartureFacts):
+            if record.phase == moveprotocol.CANCELLED or not facts.leaves:
+                continue
+            activity, command = _MOVES["departure"], "virt.settle"
+        elif isinstance(facts, PurgeFacts):
+            volumes = ["/".join(volume[:2]) for volume in facts.volumes or []]
         reason = (
-            f"of VM {record.name!r}, which is being purged here; wait until that is over, or if it "
-            f"was interrupted: salt-run virt.purge {record.name}"
+            f"of VM {record.name!r}, which is {activity}; wait until that is over, or if it was "
+            f"interrupted: salt-run {command} {record.name}"
         )
-        volumes = ["/".join(volume[:2]) for volume in record.read(PurgeFacts).volumes or []]
-        owners_by_path |= dict.fromkeys([*_facts(record).paths, *volumes], (record.name, reason))
+        owners_by_path |= dict.fromkeys([*facts.paths, *volumes], (record.name, reason))
     return owners_by_path
 
 
@@ -296,8 +274,7 @@ def refuse_on_record(settings: HostSettings, name: str, paths: Iterable[str]) ->
         if path in vms_by_path:
             raise StorageError(
                 f"{path} is to be a file of VM {vms_by_path[path]!r}, which is being built here or "
-                "on "
-                "its way here; wait until that is over, or choose another name"
+                "on its way here; wait until that is over, or choose another name"
             )
 
 
@@ -307,9 +284,9 @@ def refuse_coming(settings: HostSettings, paths: Iterable[str]) -> None:
 
     Leftovers of an interrupted build are not refused: its errors tell the operator to remove them.
     """
-    records_folder, vms_by_path = folder(settings), coming_files(settings, "")
+    records_folder = folder(settings)
     real_paths = {path: os.path.realpath(path) for path in paths}
-    for path, vm in vms_by_path.items():
+    for path, vm in coming_files(settings, "").items():
         arrival = records.read_record(records_folder, "arrival", vm)
         is_sent = arrival is not None and arrival.phase in _COMING
         is_same_file = path in real_paths or os.path.realpath(path) in real_paths.values()
@@ -344,7 +321,7 @@ def reserve(
             refuse_moving(settings, requirements.name)
             record_context = records.hold_record(folder(settings), "build", requirements.name)
             locked_record = stack.enter_context(record_context)
-            if locked_record is None or requirements.name in legacy.read_live_claims(settings):
+            if locked_record is None:
                 raise NameTaken(
                     f"VM {requirements.name!r} is being built on this host at this moment"
                 )

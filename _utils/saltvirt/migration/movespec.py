@@ -34,7 +34,7 @@ _FLAGS = ("live", "persistent", "undefinesource", "offline", "compressed", "post
 _COPIES = {"all": "all", "inc": "incremental", "incremental": "incremental"}
 
 
-def of(settings: HostSettings, keywords: Mapping[str, Any]) -> Move:
+def from_call(settings: HostSettings, keywords: Mapping[str, Any]) -> Move:
     """Return the :class:`saltvirt.core.model.Move` that a call of ``virt.migrate`` means."""
     values = _values(keywords)
     options: dict[str, Any] = {

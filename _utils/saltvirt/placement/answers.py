@@ -222,7 +222,7 @@ class MigrationInfo:
 
     wire: int | None = said_with("wire")
     name: str
-    uuid: str | None = None
+    uuid: str
     state: str
     vcpus: Count
     memory_mib: Count
@@ -267,8 +267,6 @@ class HostInfo:
         ``{name: host}`` of the VMs that have moved there, with only their definition left here.
     moving
         The VM that the master asked about.
-    takes_uuid
-        Whether it gives a VM the UUID of the master's choice; older ones did not.
     """
 
     maintenance: bool = False
@@ -292,7 +290,6 @@ class HostInfo:
     versions: Versions
     stocks: dict[str, Stock] | None = None
     moving: MigrationInfo | None = said_with("moving")
-    takes_uuid: bool | None = said_with("takes_uuid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,7 +129,6 @@ class Offer:
     features: dict[str, list[str]] | None = said_with("features")
     archs: list[str] | None = said_with("archs")
     machines: dict[str, Machines] | None = said_with("machines")
-    takes_uuid: bool | None = said_with("takes_uuid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +268,6 @@ def build_brief(host_info: HostInfo, query: Query) -> Brief:
         features=_if_any(_features(cpu.features, {*query.features})),
         archs=host_info.archs if query.archs else None,
         machines=_if_any(_machines(host_info, query)),
-        takes_uuid=host_info.takes_uuid,
     )
     vm_names = names(
         query,
@@ -376,7 +374,6 @@ def to_host_info(brief: Brief, vm_names: Iterable[str]) -> HostInfo:
         archs=_or(offer.archs, []),
         versions=offer.versions,
         stocks=offer.stocks,
-        takes_uuid=offer.takes_uuid,
     )
 
 

@@ -110,7 +110,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def reasons(host: Generation, required: Requirements) -> Iterator[str]:
-    """Yield why a generation does not suit a VM; what an older host does not send is no reason."""
+    """Yield why a generation does not suit a VM."""
     yield from machine_reasons(host, required)
     yield from _cpu_reasons(host, required)
     yield from _tag_reasons(host, required)

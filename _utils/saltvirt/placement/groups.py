@@ -12,11 +12,7 @@ from saltvirt.placement.answers import ComingFacts, HostInfo, VmFacts
 
 
 def members(host: HostInfo) -> dict[str, VmFacts | ComingFacts]:
-    """
-    Return ``{name: facts}`` of all VMs that a host has or awaits.
-
-    An older host only names the VMs that are being built there: they are left out.
-    """
+    """Return ``{name: facts}`` of all VMs that a host has or awaits."""
     return {**host.coming, **host.vms}
 
 

@@ -13,8 +13,7 @@ def needs_of_move(moving: MigrationInfo) -> Requirements:
     Return the :class:`saltvirt.core.model.Requirements` of a moving VM.
 
     moving
-        The answer of ``virt.migration_info``; an older host sends less, and the target alone checks
-        what is missing.
+        The answer of ``virt.migration_info``.
     """
     size = sum(disk.virtual_bytes or 0 for disk in moving.disks if disk.how != "shared")
     return Requirements(

@@ -52,11 +52,11 @@ fi
 [ -e /etc/machine-id ] || : >/etc/machine-id
 """
 # Salt reads minion.d by name, and the last file wins: an image may have an id.conf or a master.conf
-# of its own. Earlier releases of this project used the other name.
+# of its own.
 _IDENTITY = """\
 umask 022
 mkdir -p /etc/salt/minion.d
-rm -f /etc/salt/minion_id /etc/salt/minion.d/99-salt-virt.conf
+rm -f /etc/salt/minion_id
 printf '%s\\n' {id} >/etc/salt/minion_id
 printf '%s' {config} >/etc/salt/minion.d/zz-salt-virt.conf
 chmod 640 /etc/salt/minion.d/zz-salt-virt.conf

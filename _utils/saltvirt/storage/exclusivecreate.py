@@ -130,9 +130,7 @@ def link_mark(mark: Path, path: str) -> bool:
 
 def filter_made(record: records.Record, paths: Iterable[str]) -> list[str]:
     """Return the paths that a build has made; other files there belong to another host by now."""
-    begun_paths = _facts(record).begun
-    if begun_paths is None:  # recorded by an older version
-        return list(paths)
+    begun_paths = _facts(record).begun or []
     return [path for path in paths if path in begun_paths or _is_same(_mark(record, path), path)]
 
 

@@ -23,10 +23,12 @@ def other():
         lifecycle.destroy(conn, "m1")
 
 
-def missing(other, *, is_kept=False, sizes=None, uuid=UUID, **more):
+def missing(other, *, is_kept=False, sizes=None, uuid=UUID, snapshots=()):
     """Return what is missing there."""
     return list(
-        migrate.find_missing_on_target(other, uuid, is_kept=is_kept, sizes=sizes or {}, **more)
+        migrate.find_missing_on_target(
+            other, uuid, is_kept=is_kept, sizes=sizes or {}, snapshots=snapshots
+        )
     )
 
 

@@ -189,7 +189,7 @@ def test_a_target_says_that_it_takes_no_vm():
     lists = ("disks", "affinity", "anti_affinity", "bridges", "networks", "links", "obstacles")
     texts = {"state": "running", "domain_type": "kvm", "arch": "x86_64"}
     about = {**texts, "vcpus": 1, "memory_mib": 1, "stay": False, **{name: [] for name in lists}}
-    vms = {name: {**about, "name": name} for name in ("web1", "web2")}
+    vms = {name: {**about, "name": name, "uuid": name} for name in ("web1", "web2")}
     assert moves.migrate_check(vms["web1"]) == [REFUSED]
     assert moves.migrate_check(vms) == {"web1": [REFUSED], "web2": [REFUSED]}
 
@@ -221,7 +221,12 @@ def test_what_was_begun_can_be_finished_where_the_options_are_remembered(name, f
     ("name", "function", "begins", "finishes"),
     [
         ("virt_migrate", "migrate", {"vm_": "a", "target": "b"}, {"token": "t", "present": []}),
-        ("virt_answers_moves", "migrate_prepare", {"about": {}}, {"images_sent": True}),
+        (
+            "virt_answers_moves",
+            "migrate_prepare",
+            {"about": {}, "token": "t"},
+            {"images_sent": True},
+        ),
         ("virt_key", "authorized", {"name": "web1", "token": "x"}, {"token": None}),
         ("virt_image", "image_prune", {"step": "begin"}, {"step": "end"}),
         ("virt_image", "image_prune", {}, {"dry_run": True}),

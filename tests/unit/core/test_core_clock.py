@@ -7,14 +7,12 @@ import saltvirt
 import trees
 
 HOME = Path(saltvirt.__file__).parent
-# Who reads it, and what for: to be shown, the formats of older versions, ages of lost parts of
+# Who reads it, and what for: to be shown, ages of lost parts of
 # downloads and of loose files, how long a URL or a certificate is good for, how far clocks are
 # apart, since when a host is silent, how many days the trash has kept something, whether an event
 # was fired before nobody waited any more, which answers a master above no longer asks for.
 READERS = {
     "core/journal/records.py",
-    "libvirt/legacy.py",
-    "libvirt/legacymoves.py",
     "checks/doctor/host/unusedfiles.py",
     "storage/trash.py",
     "storage/images/removal.py",

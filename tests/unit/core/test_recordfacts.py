@@ -21,7 +21,7 @@ LATER = {
     "move order": {**FIRST["move order"], "uuid": "u1"},
 }
 SHAPES = {"build": BuildFacts, "purge": PurgeFacts, "move order": MoveOrderFacts}
-# What was on record of an order after each phase of the release before.
+# What is on record of an order after each phase.
 ORDERS = [
     ("placing", {}),
     ("keyed", {"public_key": "k"}),

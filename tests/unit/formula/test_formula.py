@@ -294,21 +294,13 @@ def test_the_folder_of_images_is_the_one_that_vms_use(options):
         states = rendered(
             options, "hypervisor.storage", pillar, os_family="Debian", osrelease="12", **grains
         )
-        said = states.get("hypervisor_old_option_images", (None, {"text": ""}))[1]["text"]
-        return states["hypervisor_images"][1]["name"], said
+        return states["hypervisor_images"][1]["name"]
 
-    old = {"hypervisor": {"images": "/old"}}
-    assert folder({"hypervisor": {}}) == ("/srv/salt-images", "")
-    assert folder({"virt": {"images": "/vm"}}) == ("/vm", "")
-    assert folder({"virt.images": "/vm"}) == ("/vm", "")
-    assert folder({"virt": {"images": "/vm"}}, virt={"images": "/of-grains"})[0] == "/of-grains"
-    assert folder({"hypervisor": {}}, virt={"images": "/of-grains"})[0] == "/of-grains"
-    assert folder({"hypervisor": {"images": "/vm"}, "virt": {"images": "/vm"}}) == ("/vm", "")
-    for pillar, used in ((old, "/old"), ({**old, "virt": {"images": "/vm"}}, "/vm")):
-        name, said = folder(pillar)
-        assert name == used
-        assert said.startswith("hypervisor:images goes with the next release: say virt:images")
-        assert said.endswith(f"this host's folder is {used}")
+    assert folder({"hypervisor": {}}) == "/srv/salt-images"
+    assert folder({"virt": {"images": "/vm"}}) == "/vm"
+    assert folder({"virt.images": "/vm"}) == "/vm"
+    assert folder({"virt": {"images": "/vm"}}, virt={"images": "/of-grains"}) == "/of-grains"
+    assert folder({"hypervisor": {}}, virt={"images": "/of-grains"}) == "/of-grains"
 
 
 def test_a_pool_that_is_there_stays_where_it_is_unless_a_path_is_asked_for(options, monkeypatch):

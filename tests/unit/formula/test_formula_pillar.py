@@ -31,7 +31,6 @@ def _refused(options, sls, said):
         ({"tls_allowed_dn_list": "OU=x,*"}, "hypervisor:tls_allowed_dn_list: expected a list, f"),
         ({"nat": "no"}, 'hypervisor:nat: expected True or False, found "no"'),
         ({"pool": {"path": 7}}, "hypervisor:pool:path: expected text, found 7"),
-        ({"images": {"path": "/srv"}}, "hypervisor:images: expected text, found a mapping"),
     ],
     ids=str,
 )

@@ -40,8 +40,6 @@ class Hosts:
     def __init__(self, opts, folder, names):
         self.opts, self.folder, self.sent = opts, folder, []
         self.queued, self.queues = [], None
-        # An older host gives a VM a UUID of its own.
-        self.takes_uuid = True
         # Whether hosts note what a build makes if they are told that it may be taken back.
         self.notes_made = True
         self.profiles = {"default": {"size_mib": 1}}
@@ -135,7 +133,7 @@ class Hosts:
                 n: {
                     **sized,
                     "state": v["state"],
-                    **({"uuid": v["uuid"]} if "uuid" in v and self.takes_uuid else {}),
+                    **({"uuid": v["uuid"]} if "uuid" in v else {}),
                 }
                 for n, v in own.items()
             },
@@ -143,7 +141,6 @@ class Hosts:
             "building": [*_with(vms, "building")],
             "unfinished": [*_with(vms, "unfinished")],
             "unreadable": _with(vms, "unreadable"),
-            **({"takes_uuid": True} if self.takes_uuid else {}),
         }
 
     def is_silent(self, host):

@@ -206,10 +206,7 @@ class Cloud:
 
     def noted(self, host):
         """Return ``{name: hosts}`` of what a host notes, proved or not."""
-        return {
-            name: note["hosts"] if isinstance(note, dict) else note
-            for name, note in self.notes[host].items()
-        }
+        return {name: note["hosts"] for name, note in self.notes[host].items()}
 
     def is_settled(self):
         """Return whether no host has anything of any move on record."""
@@ -356,6 +353,7 @@ class Cloud:
                 "phase": own["phase"] if own else buried,
                 "is_live": (host, name) in self.live,
                 "is_moving": False,
+                "is_cut": False,
                 "has": has or is_away,
                 "stays": bool(own) and source.stays(),
                 "is_handed": bool(own) and source.is_handed(),
@@ -364,6 +362,7 @@ class Cloud:
                 "phase": coming and coming["phase"],
                 "is_live": False,
                 "is_arriving": False,
+                "is_cut": False,
                 "has": has and not self.hosts[host][name].get("moved_to"),
                 "is_empty": bool(coming) and not has,
             },

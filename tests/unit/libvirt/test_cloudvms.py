@@ -383,7 +383,7 @@ class Guest:
         """Take in how long its agent has."""
         self.limit_s = seconds
 
-    def interfaceAddresses(self, _source, _flags):  # noqa: N802 (libvirt's own name)
+    def interfaceAddresses(self, _source):  # noqa: N802 (libvirt's own name)
         """Return what its agent says."""
         kind = libvirt.VIR_IP_ADDR_TYPE_IPV4
         return {"eth0": {"addrs": [{"addr": one, "type": kind} for one in self._said]}}

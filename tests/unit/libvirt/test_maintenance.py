@@ -1,6 +1,5 @@
 """The notes and the flag of a host in maintenance, in real files."""
 
-import json
 import multiprocessing
 import time
 from pathlib import Path
@@ -12,36 +11,17 @@ from saltvirt.libvirt import maintenance, reservations
 
 
 def test_where_vms_were_evacuated_to_is_noted_and_forgotten(host):
+    web = {"hosts": ["h2", "h3"], "uuid": "u1", "proof": "p1"}
+    db = {"hosts": ["h2"]}
+
     assert maintenance.note_evacuated(host, None) == {}
-    assert maintenance.note_evacuated(host, {"web": ["h2", "h3"], "db": "h2"}) == {
-        "web": ["h2", "h3"],
-        "db": ["h2"],
-    }
-    assert maintenance.note_evacuated(host, {"web": None, "other": None}) == {"db": ["h2"]}
-    assert maintenance.note_evacuated(host, {"db": []}) == {}
+    assert maintenance.note_evacuated(host, {"web": web, "db": db}) == {"web": web, "db": db}
+    assert maintenance.note_evacuated(host, None)["web"] == web
+    assert maintenance.note_evacuated(host, {"web": None, "other": None}) == {"db": db}
+    assert maintenance.note_evacuated(host, {"db": {**db, "hosts": []}}) == {}
     assert not (Path(host.state_dir) / "evacuated.json").exists()
-
-
-def test_what_proves_a_note_is_kept_as_it_was_said(host):
-    note = {"hosts": ["h2", "h3"], "uuid": "u1", "proof": "p1"}
-
-    assert maintenance.note_evacuated(host, {"web": note, "db": ["h2"]}) == {
-        "web": note,
-        "db": ["h2"],
-    }
-    assert maintenance.note_evacuated(host, None)["web"] == note
-    assert maintenance.note_evacuated(host, {"web": {**note, "hosts": []}}) == {"db": ["h2"]}
     with pytest.raises(BadArgument, match="vms: hosts is missing"):
         maintenance.note_evacuated(host, {"web": {"uuid": "u1"}})
-
-
-def test_notes_of_the_release_before_are_read(host):
-    path = Path(host.state_dir) / "evacuated.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps({"web": "h2", "db": "h3"}))
-
-    assert maintenance.note_evacuated(host, {}) == {"web": ["h2"], "db": ["h3"]}
-    assert maintenance.note_evacuated(host, {"web": ["h2", "h4"]})["web"] == ["h2", "h4"]
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"web": 1}', '{"web": {"hosts": 1}}'])
@@ -51,7 +31,7 @@ def test_notes_that_cannot_be_read_are_said_and_kept(host, text):
     path.write_text(text)
 
     with pytest.raises(StorageError, match="evacuated.json.* remove it, and bring them back"):
-        maintenance.note_evacuated(host, {"web": ["h2"]})
+        maintenance.note_evacuated(host, {"web": {"hosts": ["h2"]}})
 
     assert path.read_text() == text
 
@@ -65,7 +45,7 @@ def test_what_is_not_a_mapping_of_names_is_refused(host):
 
 def note(host, number):
     """Note a VM, as one of several moves that end at once."""
-    maintenance.note_evacuated(host, {f"vm{number}": ["h2"]})
+    maintenance.note_evacuated(host, {f"vm{number}": {"hosts": ["h2"]}})
 
 
 def test_notes_of_several_at_once_are_all_kept(host):

@@ -1,7 +1,5 @@
 """Room is given away once: what is being built and what is sent here counts."""
 
-import fcntl
-import json
 import multiprocessing
 import os
 import signal
@@ -13,8 +11,6 @@ from saltvirt.core.journal import records
 from saltvirt.core.model import Requirements
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
-from saltvirt.vm.purge.host import purge
-from saltvirt.vm.recovery.host import unfinished
 from saltvirt.vm.show.host import inspect
 
 NEED = Requirements(name="vm1", vcpus=1, memory_mib=128, disk_mib=10, anti_affinity=("db",))
@@ -99,7 +95,7 @@ def test_an_end_that_cannot_be_noted_is_one_line(tmp_path):
     (tmp_path / "claims.ended").mkdir()
 
     with pytest.raises(StorageError, match="cannot write .*/claims.ended: Is a directory"):
-        reservations.note_end(HostSettings(state_dir=str(tmp_path)))
+        reservations.end(HostSettings(state_dir=str(tmp_path)), None)
 
 
 def test_a_state_folder_that_cannot_be_made_is_named(tmp_path):
@@ -141,67 +137,3 @@ def test_what_is_coming_takes_its_room_and_is_shown_with_its_groups(hypervisor):
         ("storage", "committed_mib", 10),
     ):
         assert getattr(getattr(during, kind), key) - getattr(getattr(before, kind), key) >= more
-
-
-def old_claim(hypervisor, name="web1", **more):
-    """Leave a claim as a builder of the version before the records did."""
-    folder = hypervisor.root / "state" / "claims"
-    folder.mkdir(parents=True, exist_ok=True)
-    disk = hypervisor.root / "images" / f"{name}_system.qcow2"
-    disk.parent.mkdir(exist_ok=True)
-    disk.touch()
-    room = {"vcpus": 1, "memory_mib": 64, "disk_mib": 8, "affinity": [], "anti_affinity": []}
-    said = {"name": name, **room, "paths": [str(disk)], "defines": False, **more}
-    path = folder / f"{name}.json"
-    path.write_text(json.dumps(said))
-    return path
-
-
-def test_the_claim_of_an_old_builder_that_still_runs_is_left_alone(hypervisor):
-    path = old_claim(hypervisor)
-    with open(path) as handle, hypervisor.libvirt() as conn:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-
-        unfinished.settle(conn, hypervisor.settings)
-
-        assert reservations.read_coming_vms(hypervisor.settings)["web1"].memory_mib == 64
-        with pytest.raises(NameTaken, match="being built"):
-            purge.purge(conn, hypervisor.settings, "web1")
-        with pytest.raises(NameTaken, match="being built"):
-            hypervisor.init()
-    assert path.exists() and hypervisor.files() == ["web1_system.qcow2"]
-
-
-def test_the_claim_of_an_old_builder_that_died_is_settled(hypervisor):
-    path = old_claim(hypervisor)
-    assert reservations.find_unfinished(hypervisor.settings) == ["web1"]
-
-    with hypervisor.libvirt() as conn:
-        unfinished.settle(conn, hypervisor.settings)
-
-    assert not path.exists() and hypervisor.files() == []
-
-
-def test_what_an_old_builder_has_defined_is_not_undone(hypervisor):
-    path = old_claim(hypervisor, defines=True)
-    (hypervisor.definitions / "web1.xml").write_text(
-        "<domain type='test'><name>web1</name><memory>1024</memory><os><type>hvm</type></os>"
-        "</domain>"
-    )
-
-    with hypervisor.libvirt() as conn:
-        unfinished.settle(conn, hypervisor.settings)
-        assert conn.lookupByName("web1")
-
-    assert not path.exists() and hypervisor.files() == ["web1_system.qcow2"]
-
-
-def test_an_old_claim_that_was_cut_off_in_a_write_is_settled_and_named(hypervisor, caplog):
-    path = old_claim(hypervisor)
-    path.write_text('{"name": "web1", "pa')
-
-    with hypervisor.libvirt() as conn:
-        unfinished.settle(conn, hypervisor.settings)
-
-    assert not path.exists() and hypervisor.files() == ["web1_system.qcow2"]
-    assert "cannot be read; look for files of it" in caplog.text

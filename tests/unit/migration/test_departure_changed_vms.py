@@ -31,15 +31,19 @@ STATES = {"stopped": lambda _dom: None, "running": lambda dom: dom.create(), "pa
 @pytest.mark.parametrize(
     ("before", "deed", "why"),
     [
-        ("stopped", lambda dom: dom.create(), "it is running now; somebody has changed that"),
+        ("stopped", lambda dom: dom.create(), "it is running now: its state was changed meanwhile"),
         ("stopped", snapshot, "it has other snapshots now"),
         ("stopped", save, "it has a saved state"),
-        ("running", lambda dom: dom.suspend(), "it is paused now; somebody has changed that"),
-        ("running", lambda dom: dom.destroy(), "it is shutdown now; somebody has changed that"),
+        ("running", lambda dom: dom.suspend(), "it is paused now: its state was changed meanwhile"),
+        (
+            "running",
+            lambda dom: dom.destroy(),
+            "it is shutdown now: its state was changed meanwhile",
+        ),
         ("running", snapshot, "it has snapshots"),
         ("running", checkpoint, "it has checkpoints"),
-        ("running", save, "it is shutdown now; .*it has a saved state"),
-        ("paused", lambda dom: dom.resume(), "it is running now; somebody has changed that"),
+        ("running", save, "it is shutdown now: .*it has a saved state"),
+        ("paused", lambda dom: dom.resume(), "it is running now: its state was changed meanwhile"),
     ],
 )
 def test_a_vm_that_is_changed_while_it_is_sent_stays(end, conn, before, deed, why):

@@ -47,11 +47,9 @@ def test_its_source_keeps_the_snapshots_until_it_has_arrived(end, conn, take):
 
 
 @pytest.mark.parametrize(("leaves", "asked_for"), [(True, ["s1", "s2"]), (False, ())])
-def test_the_other_host_is_asked_for_them_whatever_its_release(
-    end, conn, take, monkeypatch, leaves, asked_for
-):
+def test_the_other_hosts_libvirt_is_asked_for_them(end, conn, take, monkeypatch, leaves, asked_for):
     asked = []
-    # Its libvirt is played; a target of the release before looks for none itself.
+    # Its libvirt is played; a target of a move by hand looks for none itself.
     monkeypatch.setattr(
         migrate, "find_missing_on_target", lambda *_, **given: asked.append(given) or []
     )

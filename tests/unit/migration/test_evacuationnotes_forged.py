@@ -48,15 +48,13 @@ def key_file(opts):
 @pytest.mark.parametrize(
     "note",
     [
-        "h1",
-        ["h1"],
         {"hosts": ["h1"]},
         {"hosts": ["h1"], "uuid": "uuid of web1"},
         {"hosts": ["h1"], "uuid": "uuid of web1", "proof": ""},
         {"hosts": ["h1"], "uuid": "uuid of web1", "proof": "0" * 64},
         {"hosts": ["h1"], "uuid": "uuid of web1", "proof": "\ud800\u00e4"},
     ],
-    ids=["a host", "hosts", "no proof", "uuid", "empty", "made up", "no text"],
+    ids=["no proof", "uuid", "empty", "made up", "no text"],
 )
 @pytest.mark.parametrize("has_key", [False, True])
 def test_a_note_that_the_master_did_not_prove_is_named_and_not_obeyed(
@@ -93,7 +91,7 @@ def test_what_another_master_has_proved_is_not_proved(three, opts, is_in_vain):
 
 
 def test_whoever_is_moved_home_by_hand_is_named_no_more(three, run, is_in_vain):
-    three.notes["h3"] = {"web1": ["h1"]}
+    three.notes["h3"] = {"web1": {"hosts": ["h1"]}}
     is_in_vain()
 
     three.hosts["h3"]["web1"] = three.hosts["h1"].pop("web1")
@@ -129,7 +127,7 @@ def test_a_host_that_does_not_say_which_vm_it_has_keeps_it(three, run, opts):
 def test_notes_that_others_made_up_lead_nowhere(three, run, opts):
     """H3 says that what was evacuated to it went on to h1; somebody has moved it there by hand."""
     three.proved(opts, "h2", web1=["h3"])
-    three.notes["h3"] = {"web1": ["h1"]}
+    three.notes["h3"] = {"web1": {"hosts": ["h1"]}}
 
     assert run(restore.restore, three, "h2", **HOME)["elsewhere"] == {"web1": "h1"}
     assert three.where("web1") == ["h1"]
@@ -137,12 +135,12 @@ def test_notes_that_others_made_up_lead_nowhere(three, run, opts):
 
 def test_an_evacuation_proves_nothing_that_was_not_proved(three, run):
     """H3 says that web1 was its own; h1, where it is, is emptied."""
-    three.notes["h3"] = {"web1": ["h1"]}
+    three.notes["h3"] = {"web1": {"hosts": ["h1"]}}
     three.refuses["h3"] = {"web1": ["it is full"]}
 
     assert run(evacuate.evacuate, three, "h1", **HOW)["moved"] == {"web1": "h2"}
 
-    assert three.notes["h3"] == {"web1": ["h1"]}
+    assert three.notes["h3"] == {"web1": {"hosts": ["h1"]}}
 
 
 # Proofs that it was given, and keeps.

@@ -151,12 +151,18 @@ def test_a_vm_that_neither_runs_nor_is_off_stays(monkeypatch, state, said):
         "<domain type='test'><name>m1</name><memory>1024</memory>"
         "<os><type>hvm</type></os></domain>"
     )
-    real = query._stats
+    real = query.read_statistics
 
-    def stats(*args):
-        return [(dom, {**values, "state.state": state}) for dom, values in real(*args)]
+    def read_statistics(conn, name, kinds, read, flags=0):
+        return real(
+            conn,
+            name,
+            kinds,
+            lambda dom, values: read(dom, {**values, "state.state": state}),
+            flags,
+        )
 
-    monkeypatch.setattr(query, "_stats", stats)
+    monkeypatch.setattr(query, "read_statistics", read_statistics)
     with connect.open_connection(TEST, readonly=False) as conn:
         dom = conn.createXML(xml, 0)
         try:

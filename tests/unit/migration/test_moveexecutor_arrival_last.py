@@ -11,7 +11,7 @@ from saltvirt.migration.master import moveexecutor
     [
         (Source(phase="handing", has=True), False),
         (Source(phase="handing", has=True, is_handed=True), True),
-        # One that is transient, or that a version before the records sent.
+        # One that is transient.
         (Source(phase="handing", has=False), True),
     ],
 )
@@ -26,7 +26,7 @@ def test_what_its_source_has_no_more_is_not_given_back(monkeypatch, source, is_h
     cloud = Cloud(opts={}, settings=None, progress=lambda *_a, **_k: None)
     hosts = moveexecutor.MoveHosts(source="hyper1", target="hyper2")
     hands = moveexecutor.MoveExecutor(cloud, type("Held", (), {"name": "web1"})(), "t1", hosts)
-    hands.seen["hyper1"] = source
+    hands.answers["hyper1"] = source
 
     hands.arrive()
 

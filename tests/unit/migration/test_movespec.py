@@ -34,11 +34,11 @@ from saltvirt.migration import movespec
 )
 def test_a_move_with_a_bad_argument_is_refused(given, why):
     with pytest.raises(BadArgument, match=why):
-        movespec.of(HostSettings(), given)
+        movespec.from_call(HostSettings(), given)
 
 
 def test_the_old_keywords_of_a_move_mean_what_they_did():
-    made = movespec.of(
+    made = movespec.from_call(
         HostSettings(tunnel=True),
         {
             "copy_storage": "inc",
@@ -64,11 +64,13 @@ def test_what_said_nothing_on_3006_says_nothing(nothing):
     given = dict.fromkeys(("max_bandwidth", "max_downtime", "comp_mt_threads"), nothing)
     more = dict.fromkeys(("comp_xbzrle_cache", "postcopy_bandwidth", "copy_storage"), nothing)
 
-    assert movespec.of(HostSettings(), {**given, **more}) == Move()
+    assert movespec.from_call(HostSettings(), {**given, **more}) == Move()
     level = Move(comp_mt_level=0) if nothing == 0 and nothing is not False else Move()
-    assert movespec.of(HostSettings(), {"comp_mt_level": nothing}) == level
+    assert movespec.from_call(HostSettings(), {"comp_mt_level": nothing}) == level
 
 
 @pytest.mark.parametrize("one", [0, False, 1, "0", "1"])
 def test_zero_and_false_are_one_connection_for_the_memory(one):
-    assert movespec.of(HostSettings(), {"parallel_connections": one}).parallel_connections == 1
+    assert (
+        movespec.from_call(HostSettings(), {"parallel_connections": one}).parallel_connections == 1
+    )

@@ -8,8 +8,8 @@ from saltvirt.core import filecontent
 from saltvirt.core.errors import NameTaken
 from saltvirt.core.journal import records
 from saltvirt.core.protocol import moveprotocol
-from saltvirt.libvirt import connect, reservations
-from saltvirt.migration.host import arrival, departure, movestate
+from saltvirt.libvirt import reservations
+from saltvirt.migration.host import departure, movestate
 from saltvirt.migration.master import moveexecutor
 from saltvirt.storage import diskpaths
 
@@ -46,18 +46,6 @@ def test_files_that_are_gone_hold_nothing_unless_the_vm_is_here(tmp_path):
     path.unlink()
     assert movestate._is_empty(made, is_here=False)
     assert not movestate._is_empty(made, is_here=True)
-
-
-def test_a_vm_that_came_before_the_records_is_known_by_its_name(host, fresh_driver):
-    host = type(host)(uri="test:///default", images=host.images, state_dir=host.state_dir)
-    with (
-        connect.open_connection(host, readonly=False) as conn,
-        records.hold_record(reservations.folder(host), "arrival", "test") as held,
-    ):
-        held.begin("legacy", moveprotocol.READY, **onrecord.arrival(uuid=None))
-        context = type("Context", (), {"settings": host})
-        assert arrival.Arrival(context, conn, held, "test")._here() == "test"
-        assert arrival.Arrival(context, conn, held, "other")._here() is None
 
 
 def test_autostart_is_on_the_disk_with_the_definitions(tmp_path, monkeypatch, synced):

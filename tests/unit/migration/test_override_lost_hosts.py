@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import minions
-from saltvirt.core.protocol.effects import Elsewhere, Source, Target
+from saltvirt.core.protocol.effects import Source, Target, ThirdHosts
 from saltvirt.migration.master import moveexecutor, recovery
 
 HOSTS = moveexecutor.MoveHosts(source="hyper1", target="hyper2")
@@ -27,7 +27,7 @@ def test_only_a_silent_host_is_lost(monkeypatch, said, is_lost):
     monkeypatch.setattr(minions, "ask", ask)
     monkeypatch.setattr(moveexecutor, "act", lambda *args, **_options: asked.append(args[1:]) or {})
     monkeypatch.setattr(moveexecutor, "_PATIENCE_S", 0)
-    monkeypatch.setattr(moveexecutor.thirdhosts, "look", lambda *_args: Elsewhere())
+    monkeypatch.setattr(moveexecutor.thirdhosts, "look", lambda *_args: ThirdHosts())
     held = SimpleNamespace(name="web1", record=None)
     cloud = Cloud(opts={}, settings=SimpleNamespace(timeout_s=1), progress=lambda *_a, **_k: None)
     call = (cloud, held, "t1", HOSTS)

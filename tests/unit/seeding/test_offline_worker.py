@@ -71,7 +71,7 @@ def test_an_identity_is_written_below_a_folder(tmp_path, root):
     assert list((tmp_path / "state/appliances").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["id.conf", "master.conf", "99-salt-virt.conf"])
+@pytest.mark.parametrize("name", ["id.conf", "master.conf"])
 def test_what_an_image_says_of_its_minion_is_not_what_the_guests_minion_reads(tmp_path, root, name):
     (root / "etc/salt/minion.d").mkdir(parents=True)
     (root / "etc/salt/minion.d" / name).write_text("id: template\nmaster: old.example.org\n")

@@ -1,6 +1,5 @@
 """Of an image with snapshots something else is kept, called by its own digest: it can be sent."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -44,21 +43,6 @@ def context(host, tmp_path):
     return SimpleNamespace(opts=opts, settings=host)
 
 
-def kept_by_a_release_before(host, image):
-    """Have what is kept of an image called by the digest of the image."""
-    got = obtain(host, image)
-    base, digest = cache.ensure_folder(host), source.file_digest(image)
-    own = cache.digest_of(host, got.path)
-    path = base / f"{digest}.qcow2"
-    shutil.move(got.path, path)
-    note = json.loads((base / f"{own}.json").read_text())
-    note |= {"has_snapshots": True, "path": str(path)}
-    (base / f"{digest}.json").write_text(json.dumps(note))
-    for name in (f"{own}.json", f"{digest}.flat"):
-        (base / name).unlink()
-    return digest
-
-
 def test_what_is_kept_can_be_sent_to_another_host(host, other, image):
     got = obtain(host, image)
     digest = cache.digest_of(host, got.path)
@@ -94,17 +78,6 @@ def test_what_is_kept_is_removed_with_all_that_leads_to_it(host, image):
     assert removal.remove(host, [digest], dict, os.unlink).kept == {}
 
     assert sorted(path.name for path in cache.ensure_folder(host).iterdir()) == ["index.json"]
-
-
-def test_what_a_release_before_kept_is_not_sent_and_not_used_for_new_vms(host, image):
-    misnamed = kept_by_a_release_before(host, image)
-
-    with pytest.raises(StorageError, match="was flattened by an older release, and no host could"):
-        cache.find_sendable(host, misnamed)
-    got = obtain(host, image)
-
-    assert cache.find_sendable(host, cache.digest_of(host, got.path)) == got
-    assert sorted(cache.read_notes(host)) == sorted([misnamed, cache.digest_of(host, got.path)])
 
 
 def test_a_host_that_has_something_else_of_an_image_does_not_say_that_it_has_it(context, image):

@@ -9,7 +9,9 @@ import subprocess
 import libvirt
 import pytest
 from saltvirt.core.errors import BadArgument, ImageError, StorageError
+from saltvirt.core.model import Requirements
 from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import reservations
 from saltvirt.storage import diskpaths, policies, usage
 from saltvirt.storage.images import cache, cachedimages, removal, validation
 
@@ -294,15 +296,14 @@ def test_a_chain_that_goes_in_a_circle_ends(host, tmp_path):
     assert cachedimages.list_images(conn, settings)[digest]["users"] == []
 
 
-def test_nothing_is_removed_while_a_vm_is_built(host, tmp_path):
+def test_nothing_is_removed_while_a_vm_is_built(host):
     settings, conn, digest, _path = host
-    claims = tmp_path / "state/claims"
-    claims.mkdir(parents=True)
-    (claims / "web1.json").write_text(
-        '{"name": "web1", "paths": [], "defines": false, "until": 99999999999}'
-    )
-
-    with pytest.raises(StorageError, match="web1 is being built or moved here"):
+    with (
+        reservations.reserve(
+            settings, Requirements(name="web1", vcpus=1, memory_mib=1), "u1", lambda: None
+        ),
+        pytest.raises(StorageError, match="web1 is being built or moved here"),
+    ):
         cachedimages.prune(conn, settings, None, is_dry=False)
     assert cache.find(settings, digest)
 

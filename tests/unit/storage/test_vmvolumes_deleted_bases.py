@@ -352,7 +352,7 @@ def test_each_volume_is_looked_at_again_under_the_lock_that_is_held_over_it(
 def test_a_pool_that_got_a_volume_meanwhile_stays_with_it(host, meanwhile):
     said = meanwhile(lambda: host.pool.createXML(VOLUME.format("new.qcow2")))
 
-    assert "got new volumes meanwhile (new.qcow2), so it stays" in said["comment"]
+    assert "got new volumes meanwhile (new.qcow2), so the pool stays" in said["comment"]
     assert (host.pool.listVolumes(), host.pool.isActive()) == (["new.qcow2"], 1)
     assert sorted(said["changes"]["deleted_volumes"]) == ["a.qcow2", "base.qcow2"]
 

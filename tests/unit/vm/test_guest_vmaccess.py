@@ -82,6 +82,10 @@ class Guest:
         """Return the domain."""
         return self
 
+    def name(self):
+        """Return the domain's name."""
+        return "web1"
+
     def agentSetResponseTimeout(self, seconds):  # noqa: N802 - libvirt's name
         """Take in for how long the agent may be silent."""
         self.timeouts.append(seconds)

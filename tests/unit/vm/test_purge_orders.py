@@ -1,4 +1,4 @@
-"""Purges that were cut off, and what other commands and older versions have left of a VM."""
+"""Purges that were cut off, and what other commands have left of a VM."""
 
 import pytest
 from fleetkit import die, is_tidy, key, killed, left

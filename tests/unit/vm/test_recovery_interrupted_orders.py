@@ -377,22 +377,6 @@ def test_the_vm_of_a_killed_deployment_is_known_wherever_it_has_gone(cloud, kill
     assert key(cloud) == before and is_tidy(cloud)
 
 
-@pytest.mark.parametrize("is_upgraded", [True, False])
-def test_a_vm_of_an_older_host_which_gave_it_a_uuid_of_its_own_keeps_its_key(
-    cloud, kill_at, is_upgraded
-):
-    cloud.hosts.takes_uuid = False
-    kill_at("order.ordered", cloud.init, host="hyper1")
-    before = key(cloud)
-    cloud.hosts.put("hyper1", "web", **ANOTHERS)
-    cloud.hosts.takes_uuid = is_upgraded
-
-    with pytest.raises(NameTaken, match="the VM is complete and keeps its key"):
-        cloud.init()
-
-    assert key(cloud) == before and is_tidy(cloud)
-
-
 def test_anothers_vm_does_not_end_an_order_whose_host_is_silent(cloud, kill_at):
     kill_at("order.ordered", cloud.init, host="hyper1")
     before = key(cloud)

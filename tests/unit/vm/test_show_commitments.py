@@ -44,7 +44,11 @@ def taken(tmp_path, monkeypatch):
 
     def of(now, then):
         running = {"state.state": 1 if then is not None else 5}
-        monkeypatch.setattr(query, "_stats", lambda *_asked: [(Domain(now, then), running)])
+
+        def read_statistics(_conn, _name, _kinds, read, _flags):
+            return [("web1", read(Domain(now, then), running))]
+
+        monkeypatch.setattr(query, "read_statistics", read_statistics)
         settings = HostSettings(uri="test:///default", images=str(tmp_path))
         with connect.open_connection(settings) as conn:
             return commitments.read_commitments(conn, settings)

@@ -100,9 +100,8 @@ def _ask_hosts(
     with cloud.client() as local:
         target = publishing.target(cloud, targets)
         # Only this process reads the replies: without nocache a thousand replies leave as many
-        # files in the master's job cache for a day. A host of an earlier release ignores "small".
-        kwarg = {"small": True}
-        jid, matched = publish(local, target, _SIGNED, [call], kwarg, timeout_s, nocache=True)
+        # files in the master's job cache for a day.
+        jid, matched = publish(local, target, _SIGNED, [call], {}, timeout_s, nocache=True)
         hosts = matched.intersection(targets)
         collector, end = ReplyCollector(cloud, jid, hosts), time.monotonic() + timeout_s
         if wait is not None:

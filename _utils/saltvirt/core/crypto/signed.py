@@ -22,9 +22,9 @@ from saltvirt.core.errors import VirtError
 # The limits of one answer; a host with 1,000 VMs needs less than 2 MiB.
 MAX_BYTES, MOST_VALUES = 32 << 20, 2_000_000
 # Salt cuts values over max_event_size, a mebibyte, out of events, in the minion and in the master.
-# So a large answer is compressed to about a tenth, and for a master that requests it also a smaller
-# one. The signature is over the text that is sent: the master decompresses nothing else.
-_LARGE, _WORTH_IT, _PACKED = 512 << 10, 1 << 10, "zlib "
+# So an answer is compressed, to about a tenth, unless it is short. The signature is over the text
+# that is sent: the master decompresses nothing else.
+_WORTH_IT, _PACKED = 1 << 10, "zlib "
 CUT = "VALUE_TRIMMED"
 # The depth of the whole text, so that the answer in it is at depth 0.
 _ABOVE = -1
@@ -73,17 +73,11 @@ class SignedAnswer:
     retcode: int = 0
 
 
-def pack(answer: SignedAnswer, private_pem: bytes, *, is_small: bool = False) -> dict[str, str]:
-    """
-    Return ``{"said": text, "signature": base64}``.
-
-    is_small
-        Whether to compress the text as soon as that is worth it: masters of earlier releases cannot
-        read that. Defaults to False: only a text that Salt would cut.
-    """
+def pack(answer: SignedAnswer, private_pem: bytes) -> dict[str, str]:
+    """Return ``{"said": text, "signature": base64}``."""
     values = {field.name: getattr(answer, field.name) for field in fields(answer)}
     text = json.dumps(values, default=_plain, separators=(",", ":"))
-    if len(text) > (_WORTH_IT if is_small else _LARGE):
+    if len(text) > _WORTH_IT:
         text = _PACKED + base64.b64encode(zlib.compress(text.encode(), 1)).decode()
     # The host's own key, from its own disk: validating it takes longer than all the rest.
     key: Any = serialization.load_pem_private_key(

@@ -1,8 +1,8 @@
 """
 The records of a move on its two hosts, and the facts that one host sends the other.
 
-A default stands for a value that a record does not have (yet): one of an older release, or of an
-earlier phase. None is not written.
+A default stands for a value that a record does not have yet, in an earlier phase. None is not
+written.
 """
 
 import shlex
@@ -77,8 +77,8 @@ class ArrivalFacts:
     """
     The record of a move on its target.
 
-    uuid, source
-        None for a move that began before there were records.
+    source
+        The host that the VM comes from; None if the caller named none.
     sizes
         The sizes of the files that the source sends, in bytes by their paths.
     virtual
@@ -95,7 +95,7 @@ class ArrivalFacts:
         Whether the VM started with its source host when the move began.
     """
 
-    uuid: str | None
+    uuid: str
     source: str | None
     was_running: bool
     sizes: dict[str, int | None]
@@ -170,9 +170,7 @@ def lost_half_message(name: str, target: str, *, is_source: bool) -> str:
     )
     return (
         f"{losing_side} has lost the memory that it alone had, so the guest cannot go on; what it "
-        "has "
-        f"written is on {target}. Have that kept: virsh dumpxml --migratable --security-info "
+        f"has written is on {target}. Have that kept: virsh dumpxml --migratable --security-info "
         f"{quoted_name} >FILE where it is left, {steps}; then salt-run virt.settle {quoted_name} "
-        "and salt-run "
-        f"virt.start {quoted_name}"
+        f"and salt-run virt.start {quoted_name}"
     )

@@ -58,8 +58,7 @@ class PurgeFacts:
     paths
         The files to remove.
     untouched
-        Their signatures, by their paths, when the VM was stopped; in records of older releases only
-        of files that all hosts share.
+        Their signatures, by their paths, when the VM was stopped.
     volumes
         ``[pool, volume]`` of what only libvirt can remove; with its key, if it has one, by which it
         is recognized.
@@ -120,9 +119,8 @@ class OrderFacts:
     public_key
         The key to delete with the VM.
     given_uuid
-        The UUID that the host was asked to give the VM, after the host had announced that it would;
-        a VM of that name with another UUID is another VM. None if the host had not: it may be
-        upgraded since.
+        The UUID that the host was asked to give the VM; a VM of that name with another UUID is
+        another VM. None until a host was asked.
     only_made
         Whether the host was asked to remove only what the VM's build made.
     """

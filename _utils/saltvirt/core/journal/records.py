@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from saltvirt.core import files, locks, wire
+from saltvirt.core import arguments, files, locks, wire
 from saltvirt.core.errors import StorageError
 from saltvirt.core.journal import recordfacts
 
@@ -210,7 +210,7 @@ def is_live(folder: Path, purpose: str, name: str) -> bool:
 
 def _path(folder: Path, purpose: str, name: str) -> Path:
     # Names come from other machines, too: they must not lead out of the folder.
-    return folder / purpose / f"{files.to_file_name(name)}.json"
+    return folder / purpose / f"{files.to_file_name(arguments.text('name', name))}.json"
 
 
 def make_folder(folder: Path) -> None:

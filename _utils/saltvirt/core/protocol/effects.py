@@ -55,8 +55,7 @@ class Source:
     phase: Annotated[str, SOURCE_PHASES] | None = _required_field(None)
     is_live: bool = _required_field(False)
     is_moving: bool = _required_field(False)
-    # Hosts of the previous release do not send it.
-    is_cut: bool = False
+    is_cut: bool = _required_field(False)
     has: bool = _required_field(False)
     has_files: bool | None = said_with("has_files")
     stays: bool = _required_field(False)
@@ -91,14 +90,14 @@ class Target:
     phase: Annotated[str, TARGET_PHASES] | None = _required_field(None)
     is_live: bool = _required_field(False)
     is_arriving: bool = _required_field(False)
-    is_cut: bool = False
+    is_cut: bool = _required_field(False)
     has: bool = _required_field(False)
     has_disks: bool | None = said_with("has_disks")
     is_empty: bool = _required_field(False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class ThirdHosts:
     """
     The answers of third hosts about the VM of a move.
 

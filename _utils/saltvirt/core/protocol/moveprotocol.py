@@ -22,8 +22,8 @@ from saltvirt.core.protocol.effects import (
     SOURCE_PHASES,
     TARGET_PHASES,
     Effects,
-    Elsewhere,
     MoveRecord,
+    ThirdHosts,
 )
 from saltvirt.core.protocol.effects import Source as Source
 from saltvirt.core.protocol.effects import Target as Target
@@ -53,11 +53,6 @@ _FAILURES = (Exception, KeyboardInterrupt, SystemExit)
 
 class OutOfTurn(Exception):
     """The record does not allow a request; the message says why."""
-
-
-def legacy_token(name: str) -> str:
-    """Return the token of a move that began before there were tokens: it is the VM's own."""
-    return f"legacy-{name}"
 
 
 def _expect(record: MoveRecord | None, token: str, *phases: str) -> str:
@@ -272,7 +267,7 @@ def end(record: MoveRecord | None, token: str) -> Effects:
 
 
 def next_step(
-    source: Source | None, target: Target | None, third_hosts: Elsewhere | None = None
+    source: Source | None, target: Target | None, third_hosts: ThirdHosts | None = None
 ) -> str:
     """
     Return the next step that brings a move to its end.
@@ -330,7 +325,7 @@ def is_left_alone(source: Source, target: Target) -> bool:
     return target.phase is None and target.has_disks is False and was_there
 
 
-def _unless_gone_on(step: str, target: Target, third_hosts: Elsewhere) -> str:
+def _unless_gone_on(step: str, target: Target, third_hosts: ThirdHosts) -> str:
     if third_hosts.has:
         return GONE_ON
     # The target's record proves that the VM has not moved on from there, unless the VM is missing.

@@ -74,7 +74,7 @@ def _look(is_whole: bool) -> Effects:
         )
         if not moveprotocol.asks_others(source, target, step):
             return target, step
-        third_hosts = yield ("look_elsewhere",)
+        third_hosts = yield ("look_at_third_hosts",)
         # The VM may have been moved there, or from there, by hand while the others were asked.
         if (yield ("look_at_target",)) == target:
             return target, moveprotocol.next_step(source, target, third_hosts)

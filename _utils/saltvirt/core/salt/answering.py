@@ -131,12 +131,10 @@ def _read_private_key(opts: Mapping[str, Any]) -> bytes:
     return (Path(opts["pki_dir"]) / "minion.pem").read_bytes()
 
 
-def sign(
-    opts: Mapping[str, Any], subject: str, *, is_small: bool = False, **fields: Any
-) -> dict[str, str]:
+def sign(opts: Mapping[str, Any], subject: str, **fields: Any) -> dict[str, str]:
     """Return this minion's signed statement about a job or an event; see :func:`signed.pack`."""
     statement = signed.SignedAnswer(minion=opts["id"], about=subject, **fields)
-    return signed.pack(statement, _read_private_key(opts), is_small=is_small)
+    return signed.pack(statement, _read_private_key(opts))
 
 
 def answer(
@@ -146,16 +144,12 @@ def answer(
     jid: str,
     order: object,
     settings: Callable[[], HostSettings],
-    *,
-    is_small: bool = False,
 ) -> dict[str, str]:
     """
     Run the ordered function; return the signed answer, or the signed error in its place.
 
     settings
         Returns the options of this host; called for orders, not for questions.
-    is_small
-        See :func:`signed.pack`.
     """
     request = _read_order(opts, order)
     _refuse_others(request)
@@ -173,7 +167,7 @@ def answer(
         fields = {"fun": request.fun, "value": value, "retcode": code}
         if error is not None:
             fields |= {"why": _text(error), "kind": type(error).__name__}
-        return sign(opts, jid, is_small=is_small, **fields)
+        return sign(opts, jid, **fields)
 
 
 def _read_order(opts: Mapping[str, Any], order: object) -> Order:

@@ -5,6 +5,7 @@ from typing import Any
 
 from saltvirt.core.errors import LibvirtRefused
 from saltvirt.libvirt.connect import domain, libvirt
+from saltvirt.libvirt.domains import lifecycle
 
 # Time for a guest to begin to release or take memory, in seconds.
 BALLOON_S = 10.0
@@ -19,22 +20,17 @@ _CALLS = {
 
 def definition(conn: Any, name: str) -> str:
     """Return the XML of a domain's definition, with its secrets, fit to be defined again."""
-    dom = domain(conn, name)
-    if not dom.isPersistent():
+    if not lifecycle.is_persistent(conn, name):
         raise LibvirtRefused(
             f"VM {name!r} has no definition that could be changed: it is forgotten when it stops; "
             "define it with virt.define_xml_str"
         )
-    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
-    xml: str = dom.XMLDesc(flags)
-    return xml
+    return lifecycle.secure_xml(conn, name)
 
 
 def running(conn: Any, name: str) -> str | None:
     """Return the XML of a running domain, None if it does not run."""
-    dom = domain(conn, name)
-    xml: str | None = dom.XMLDesc(0) if dom.isActive() else None
-    return xml
+    return lifecycle.xml(conn, name) if lifecycle.is_active(conn, name) else None
 
 
 def autostarts(conn: Any, name: str) -> bool:

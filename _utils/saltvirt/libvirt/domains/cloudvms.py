@@ -1,6 +1,5 @@
 """List, clone and destroy VMs for salt-cloud."""
 
-import logging
 import os
 import uuid
 from collections.abc import Callable, Collection, Sequence
@@ -10,15 +9,15 @@ from typing import Any
 from saltvirt.core import guestaccess
 from saltvirt.core.errors import LibvirtRefused, StorageError
 from saltvirt.core.undo import on_failure
-from saltvirt.libvirt.connect import domain, is_gone, libvirt
+from saltvirt.libvirt.connect import domain, libvirt
 from saltvirt.libvirt.domains import firmware, lifecycle, query
+from saltvirt.libvirt.errorcodes import read_existing
 from saltvirt.libvirt.storage import anybytes, diskvolumes
 from saltvirt.xml.edit import clone as clone_xml
 from saltvirt.xml.storage import storagevolume
 
-log = logging.getLogger(__name__)
 # Sources of a clone's address, as profiles name them (``ip_source``).
-SOURCES = {"ip-learning": "LEASE", "qemu-agent": "AGENT"}
+SOURCES = {"ip-learning": "lease", "qemu-agent": "agent"}
 STRATEGIES = ("quick", "full")
 
 
@@ -28,23 +27,19 @@ def nodes(conn: Any) -> dict[str, dict[str, Any]]:
 
     A VM that vanishes meanwhile is left out.
     """
-    out = {}
-    for dom in conn.listAllDomains():
-        try:
-            state = query.STATES.get(dom.state()[0], "unknown")
-            public = _addresses(dom, "LEASE") if state == "running" else []
-            out[dom.name()] = {
-                "id": dom.UUIDString(),
-                "image": "",
-                "size": "",
-                "state": state,
-                "private_ips": [],
-                "public_ips": public,
-            }
-        except libvirt.libvirtError as exc:
-            if not is_gone(exc):
-                raise
-    return out
+
+    def read(dom: Any) -> dict[str, Any]:
+        state = query.STATES.get(dom.state()[0], "unknown")
+        return {
+            "id": dom.UUIDString(),
+            "image": "",
+            "size": "",
+            "state": state,
+            "private_ips": [],
+            "public_ips": _addresses(dom, "lease") if state == "running" else [],
+        }
+
+    return dict(read_existing(conn.listAllDomains(), read))
 
 
 def address(conn: Any, name: str, source: str) -> str | None:
@@ -60,17 +55,7 @@ def address(conn: Any, name: str, source: str) -> str | None:
 
 
 def _addresses(dom: Any, source: str) -> list[str]:
-    kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source}")
-    try:
-        if source == "AGENT":
-            # An unresponsive agent would block this call without end.
-            dom.agentSetResponseTimeout(query.AGENT_S)
-        links = dom.interfaceAddresses(kind, 0)
-    except libvirt.libvirtError as exc:
-        # The agent is not up yet, or libvirt keeps no leases for the NIC: no address.
-        log.debug("libvirt tells no addresses of VM %s by %s: %s", dom.name(), source, exc)
-        return []
-    entries = (entry for link in links.values() for entry in link.get("addrs") or ())
+    entries = query.read_addresses(dom, source)
     return [entry["addr"] for entry in entries if entry["type"] == libvirt.VIR_IP_ADDR_TYPE_IPV4]
 
 
@@ -107,7 +92,7 @@ def clone(
             f"base domain {base!r} is running: what is copied of its disks would be inconsistent; "
             f"shut it down first"
         )
-    text = original.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
+    text = lifecycle.secure_xml(conn, base)
     disks = clone_xml.writable(text)
     volumes = _volumes(conn)
     with on_failure() as steps:
@@ -180,7 +165,8 @@ def _copy(pool: Any, volume: Any, disk: clone_xml.Writable, *, is_overlay: bool)
         # The guest may have written that header: libvirt would copy any file that it names.
         raise StorageError(
             f"disk {disk.target}: {disk.path} is {disk.format} to its VM, and libvirt takes it for "
-            f"{detected_format} by what is in it, so it is not copied; see who has written that"
+            f"{detected_format} by what is in it, so it is not copied; see what has "
+            "written that header"
         )
     return pool.createXMLFrom(clone_xml.volume(unique, capacity, disk.format), volume, 0)
 
@@ -196,7 +182,7 @@ def destroy(
 
     Raises, with nothing changed, if the VM does not exist, or has moved to another host.
     """
-    text = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    text = lifecycle.inactive_xml(conn, name)
     moved_to = lifecycle.moved_to(conn, name)
     if moved_to is None and lifecycle.is_migrated(conn, name):
         moved_to = "another host, as libvirt says"

@@ -1,10 +1,11 @@
 """Count what domains have used since their start: processor time, network, disks."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from saltvirt.core.errors import LibvirtRefused
-from saltvirt.libvirt.connect import domain, is_gone, libvirt
+from saltvirt.libvirt.connect import domain, libvirt
+from saltvirt.libvirt.domains.query import read_statistics
 from saltvirt.xml.edit import readdomain
 
 # Our names and those of libvirt's statistics, in the order of the calls for one device.
@@ -25,7 +26,6 @@ _DISK = {
     "wr_bytes": "wr.bytes",
     "errs": "errors",
 }
-_Row = tuple[Any, Mapping[str, Any]]
 
 
 def cputime(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
@@ -45,7 +45,7 @@ def cputime(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
         share = 1.0e-7 * time_ns / host_cpus / vcpus if vcpus else 0
         return {"cputime": time_ns, "cputime_percent": round(share)}
 
-    return _collect_counters(_stats(conn, name, kinds), used)
+    return dict(read_statistics(conn, name, kinds, used))
 
 
 def network(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
@@ -59,7 +59,7 @@ def network(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
         nics = readdomain.nics(readdomain.domain(dom.XMLDesc(0))).values()
         return _sum(_NET, (dom.interfaceStats(nic["target"]) for nic in nics if nic.get("target")))
 
-    return _collect_counters(_stats(conn, name, libvirt.VIR_DOMAIN_STATS_INTERFACE), used)
+    return dict(read_statistics(conn, name, libvirt.VIR_DOMAIN_STATS_INTERFACE, used))
 
 
 def disk(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
@@ -73,35 +73,8 @@ def disk(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
 
     if name is not None and not domain(conn, name).isActive():
         raise LibvirtRefused(f"VM {name!r} is not running, so its disks have no statistics")
-    active = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE
-    return _collect_counters(_stats(conn, name, libvirt.VIR_DOMAIN_STATS_BLOCK, active), used)
-
-
-def _stats(conn: Any, name: str | None, kinds: int, flags: int = 0) -> list[_Row]:
-    """Return the statistics of one domain, or of all, by one call."""
-    if name is None:
-        rows: list[_Row] = conn.getAllDomainStats(kinds, flags)
-    else:
-        rows = conn.domainListGetStats([domain(conn, name)], kinds, 0)
-    return rows
-
-
-def _collect_counters(
-    rows: Iterable[_Row], read_usage: Callable[[Any, Mapping[str, Any]], dict[str, int]]
-) -> dict[str, dict[str, int]]:
-    return dict(_read_counters(rows, read_usage))
-
-
-def _read_counters(
-    rows: Iterable[_Row], read_usage: Callable[[Any, Mapping[str, Any]], dict[str, int]]
-) -> Iterator[tuple[str, dict[str, int]]]:
-    """Yield ``(name, usage)`` per domain; skip a domain that vanishes or stops meanwhile."""
-    for dom, values in rows:
-        try:
-            yield dom.name(), read_usage(dom, values)
-        except libvirt.libvirtError as exc:
-            if not is_gone(exc):
-                raise
+    flags = 0 if name is not None else libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE
+    return dict(read_statistics(conn, name, libvirt.VIR_DOMAIN_STATS_BLOCK, used, flags))
 
 
 def _bulk_sum(values: Mapping[str, Any], kind: str, keys: Mapping[str, str]) -> dict[str, int]:

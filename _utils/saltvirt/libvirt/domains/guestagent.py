@@ -9,6 +9,7 @@ from saltvirt.core.errors import GuestSilent, LibvirtRefused
 from saltvirt.core.salt import lazyimport
 from saltvirt.libvirt.connect import domain, libvirt
 from saltvirt.libvirt.domains import guestanswers
+from saltvirt.libvirt.errorcodes import has_code
 from saltvirt.xml import parse
 from saltvirt.xml.edit import readdomain
 
@@ -32,7 +33,7 @@ class Agent:
         """Raise a VirtError that names what is missing, unless the VM's agent listens."""
         self._domain, self._name = domain(conn, name), name
         if not self._domain.isActive():
-            raise LibvirtRefused(f"VM {name!r} is not running, so nobody in it answers")
+            raise LibvirtRefused(f"VM {name!r} is not running, so its guest agent cannot answer")
         root = parse(self._domain.XMLDesc(0))
         if not readdomain.has_agent_channel(root):
             raise GuestSilent(
@@ -41,8 +42,8 @@ class Agent:
             )
         if not readdomain.has_agent(root):
             raise GuestSilent(
-                f"nobody listens in VM {name!r} on its channel {CHANNEL}: install the package "
-                "qemu-guest-agent in the guest, and start it"
+                f"no guest agent listens in VM {name!r} on its channel {CHANNEL}: install the "
+                "package qemu-guest-agent in the guest, and start it"
             )
 
     def ask(self, command: str, arguments: Mapping[str, Any] | None = None) -> Any:
@@ -62,8 +63,7 @@ class Agent:
 
     def _error(self, command: str, exc: Any) -> GuestSilent | LibvirtRefused:
         words = guestanswers.cut_text(str(exc))
-        silent_codes = (libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_AGENT_UNSYNCED)
-        if exc.get_error_code() in silent_codes:
+        if has_code(exc, "AGENT_UNRESPONSIVE", "AGENT_UNSYNCED"):
             return GuestSilent(
                 f"the agent in VM {self._name!r} does not answer {command}: {words}; see whether "
                 "qemu-guest-agent runs in the guest"

@@ -3,7 +3,8 @@
 from typing import Any
 
 from saltvirt.core.errors import NoSuchVm
-from saltvirt.libvirt.connect import domain, is_gone, libvirt
+from saltvirt.libvirt.connect import domain, libvirt
+from saltvirt.libvirt.errorcodes import DOMAIN_GONE, value_or
 
 
 # Functions, not constants: a minion without libvirt preloads this module, too (preload.py).
@@ -41,28 +42,22 @@ def is_arriving(conn: Any, name: str) -> bool:
     """Return whether a domain is the target's half of an unfinished migration."""
     try:
         dom = domain(conn, name)
-        state = tuple(dom.state())
-        if state in _running_postcopy_states():
-            return True
-        return state in _migration_states() and not dom.isPersistent() and not _is_leaving(dom)
     except NoSuchVm:
         return False
-    except libvirt.libvirtError as exc:
-        if is_gone(exc):
-            return False
-        raise
+    return bool(value_or(False, lambda: _is_target_half(dom), *DOMAIN_GONE))
+
+
+def _is_target_half(dom: Any) -> bool:
+    state = tuple(dom.state())
+    if state in _running_postcopy_states():
+        return True
+    return state in _migration_states() and not dom.isPersistent() and not _is_leaving(dom)
 
 
 def _is_leaving(dom: Any) -> bool:
     """Return whether a domain is the source's half of a migration, such as a paused one."""
-    try:
-        job = dom.jobStats()
-    except libvirt.libvirtError as exc:
-        # libvirt has no job statistics on the target. (Its test driver never has any.)
-        unsupported_codes = (libvirt.VIR_ERR_OPERATION_UNSUPPORTED, libvirt.VIR_ERR_NO_SUPPORT)
-        if exc.get_error_code() in unsupported_codes:
-            return False
-        raise
+    # libvirt has no job statistics on the target. (Its test driver never has any.)
+    job = value_or({}, dom.jobStats, "OPERATION_UNSUPPORTED", "NO_SUPPORT")
     return bool(job.get("operation") == libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT)
 
 

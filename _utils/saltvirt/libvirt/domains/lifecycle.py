@@ -7,7 +7,9 @@ from typing import Any
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import LibvirtRefused, NoSuchVm
-from saltvirt.libvirt.connect import domain, is_gone, libvirt
+from saltvirt.libvirt.connect import domain, libvirt
+from saltvirt.libvirt.domains import query
+from saltvirt.libvirt.errorcodes import has_code
 from saltvirt.libvirt.storage import pools
 from saltvirt.xml import METADATA_NS, parse, to_text
 from saltvirt.xml.domain import metadata
@@ -59,29 +61,22 @@ def undefine(conn: Any, name: str, *, keep_nvram: bool = False, keep_tpm: bool =
     keep_nvram, keep_tpm
         Leave the firmware's variables, or the TPM's state. Default to False.
     """
-    keep_flag, remove_flag = (
-        libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM,
-        libvirt.VIR_DOMAIN_UNDEFINE_NVRAM,
-    )
-    flags = (
-        libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
-        | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
-        | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
-        | (keep_flag if keep_nvram else remove_flag)
-        | (getattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM", 0) if keep_tpm else 0)
-    )
+    driver_flags = ("MANAGED_SAVE", "SNAPSHOTS_METADATA")
+    nvram_flag = "KEEP_NVRAM" if keep_nvram else "NVRAM"
+    tpm_flags = ("KEEP_TPM",) if keep_tpm else ()
     dom = domain(conn, name)
     try:
-        dom.undefineFlags(flags)
+        _undefine(dom, *driver_flags, "CHECKPOINTS_METADATA", nvram_flag, *tpm_flags)
     except libvirt.libvirtError as exc:
-        is_flags = exc.get_error_code() == libvirt.VIR_ERR_INVALID_ARG
-        if not is_flags or conn.getType().lower() != "test":
+        if not has_code(exc, "INVALID_ARG") or conn.getType().lower() != "test":
             raise
         # The test driver has no firmware and no checkpoints, and refuses their flags.
-        dom.undefineFlags(
-            libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
-            | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
-        )
+        _undefine(dom, *driver_flags)
+
+
+def _undefine(dom: Any, *flags: str) -> None:
+    # libvirt before 8.9 has no KEEP_TPM.
+    dom.undefineFlags(sum(getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{flag}", 0) for flag in flags))
 
 
 def keeps_tpm() -> bool:
@@ -114,8 +109,7 @@ def start(conn: Any, name: str) -> None:
 
 def start_once(conn: Any, name: str, change: Callable[[str], str]) -> None:
     """Start a defined domain with XML that is changed for this run only."""
-    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
-    conn.createXML(change(domain(conn, name).XMLDesc(flags)), 0)
+    conn.createXML(change(secure_xml(conn, name)), 0)
 
 
 def set_autostart(conn: Any, name: str, state: object) -> None:
@@ -156,9 +150,8 @@ def set_vcpus(conn: Any, name: str, vcpus: int, *, config: bool) -> None:
 def set_stay(conn: Any, name: str, state: object) -> None:
     """Set whether rebalancing leaves a domain on its host."""
     dom = domain(conn, name)
-    _set_metadata(dom, "stay", "yes" if state else "no", live=False)
-    if dom.isActive():
-        _set_metadata(dom, "stay", "yes" if state else "no", live=True)
+    for is_live in (False, True) if dom.isActive() else (False,):
+        _set_metadata(dom, "stay", "yes" if state else "no", live=is_live)
 
 
 def note_cpu(conn: Any, name: str, qemu: str) -> None:
@@ -187,51 +180,50 @@ def is_persistent(conn: Any, name: str) -> bool:
     return bool(domain(conn, name).isPersistent())
 
 
+def _names_with(conn: Any, feature: str) -> set[str]:
+    flag = getattr(libvirt, f"VIR_CONNECT_LIST_DOMAINS_{feature}")
+    return {dom.name() for dom in conn.listAllDomains(flag)}
+
+
 def list_autostarted_domains(conn: Any) -> set[str]:
     """Return the names of the domains that start with the host."""
-    return {dom.name() for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_AUTOSTART)}
+    return _names_with(conn, "AUTOSTART")
 
 
 def saved(conn: Any) -> set[str]:
     """Return the names of the domains with a saved state, from which they start again."""
-    flag = libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE
-    return {dom.name() for dom in conn.listAllDomains(flag)}
+    return _names_with(conn, "MANAGEDSAVE")
 
 
 def list_domains_with_checkpoints(conn: Any) -> set[str]:
     """Return the names of the domains with checkpoints, mostly made by backups."""
-    flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_CHECKPOINT
-    return {dom.name() for dom in conn.listAllDomains(flag)}
+    return _names_with(conn, "HAS_CHECKPOINT")
+
+
+def _read_xml(conn: Any, name: str, *flags: str) -> str:
+    bits = sum(getattr(libvirt, f"VIR_DOMAIN_XML_{flag}") for flag in flags)
+    text: str = domain(conn, name).XMLDesc(bits)
+    return text
 
 
 def xml(conn: Any, name: str) -> str:
     """Return a domain's XML without secrets, such as a VNC password."""
-    text: str = domain(conn, name).XMLDesc(0)
-    return text
+    return _read_xml(conn, name)
 
 
 def inactive_xml(conn: Any, name: str) -> str:
     """Return a domain's definition, which applies from its next start on, without secrets."""
-    text: str = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-    return text
+    return _read_xml(conn, name, "INACTIVE")
 
 
 def secure_xml(conn: Any, name: str) -> str:
     """Return a domain's definition with its secrets, as this host can define it again."""
-    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
-    text: str = domain(conn, name).XMLDesc(flags)
-    return text
+    return _read_xml(conn, name, "INACTIVE", "SECURE")
 
 
 def migratable_xml(conn: Any, name: str) -> str:
     """Return a domain's definition with its secrets, as another host can define it."""
-    flags = (
-        libvirt.VIR_DOMAIN_XML_INACTIVE
-        | libvirt.VIR_DOMAIN_XML_SECURE
-        | libvirt.VIR_DOMAIN_XML_MIGRATABLE
-    )
-    text: str = domain(conn, name).XMLDesc(flags)
-    return text
+    return _read_xml(conn, name, "INACTIVE", "SECURE", "MIGRATABLE")
 
 
 def is_active(conn: Any, name: str) -> bool:
@@ -258,9 +250,8 @@ def undefine_moved(conn: Any, name: str, *, with_snapshots: bool, keep_tpm: bool
     dom = domain(conn, name)
     if dom.isActive():
         raise LibvirtRefused(f"VM {name!r} runs, so its definition is not removed")
-    snapshot_flag = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA if with_snapshots else 0
-    tpm_flag = getattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM", 0) if keep_tpm else 0
-    dom.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM | snapshot_flag | tpm_flag)
+    snapshot_flags = ("SNAPSHOTS_METADATA",) if with_snapshots else ()
+    _undefine(dom, "KEEP_NVRAM", *snapshot_flags, *(("KEEP_TPM",) if keep_tpm else ()))
 
 
 def mark_moved(conn: Any, name: str, host: str) -> None:
@@ -278,34 +269,25 @@ def unmark_moved(conn: Any, name: str) -> None:
 def moved_to(conn: Any, name: str) -> str | None:
     """Return the host that a kept definition's domain moved to, None if the domain is ours."""
     # Not the running XML: an operator who started the VM may have removed the mark there.
-    text = domain(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    text = inactive_xml(conn, name)
     host: str | None = readdomain.describe_notes(readdomain.domain(text))["moved_to"]
     return host
 
 
 def file_paths(conn: Any, name: str) -> list[str]:
     """Return the files that are a domain's disks."""
-    disks = readdomain.disk_sources(readdomain.domain(domain(conn, name).XMLDesc(0)))
+    disks = readdomain.disk_sources(readdomain.domain(xml(conn, name)))
     paths = [disk["path"] for disk in disks if disk["type"] == "file" and disk["path"]]
     return [*paths, *(path for disk in disks if (path := _volume_file(conn, disk)))]
 
 
 def _disk_sources(conn: Any) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield ``(name, disks)`` of all domains, with a running domain's defined disks, too."""
-    for dom in conn.listAllDomains():
-        try:
-            texts = [dom.XMLDesc(0)]
-            # A disk of the definition alone is the domain's from its next start on.
-            if dom.isActive():
-                texts.append(dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
-        except libvirt.libvirtError as exc:
-            if not is_gone(exc):
-                raise
-            continue
+    for name, texts in query.texts(conn):
         sources = [
             disk for text in texts for disk in readdomain.disk_sources(readdomain.domain(text))
         ]
-        yield dom.name(), [_with_file_path(conn, disk) for disk in sources]
+        yield name, [_with_file_path(conn, disk) for disk in sources]
 
 
 def _volume_file(conn: Any, disk: dict[str, Any]) -> str | None:
@@ -319,11 +301,10 @@ def _with_file_path(conn: Any, disk: dict[str, Any]) -> dict[str, Any]:
     """Return a disk with the path of its file, even if it is named as a pool's volume."""
     if disk["type"] != "volume" or not disk["path"]:
         return disk
-    pool, _, volume = disk["path"].partition("/")
-    if pool not in {host_pool.name() for host_pool in conn.listAllStoragePools(0)}:
-        return disk
+    name, _, volume = disk["path"].partition("/")
     # Not libvirt's volume: a pool that is inactive, or was not refreshed, lacks it.
-    folder = parse(conn.storagePoolLookupByName(pool).XMLDesc(0)).findtext("target/path")
+    pool = pools.find(conn, name)
+    folder = None if pool is None else parse(pool.XMLDesc(0)).findtext("target/path")
     return {**disk, "path": f"{folder}/{volume}"} if folder else disk
 
 
@@ -342,15 +323,13 @@ def disks(conn: Any) -> dict[str, set[str]]:
     return out
 
 
-def overlays(conn: Any, exclude: str | None = None) -> set[str]:
+def overlays(conn: Any) -> set[str]:
     """
-    Return the paths of all domains' disks that may have backing files, except for one domain.
+    Return the paths of all domains' disks that may have backing files.
 
     A direct backing file that libvirt lists is included, if it may have backing files in turn.
     """
-    return {
-        path for name, paths in overlays_by_vm(conn).items() if name != exclude for path in paths
-    }
+    return {path for paths in overlays_by_vm(conn).values() for path in paths}
 
 
 def overlays_by_vm(conn: Any) -> dict[str, set[str]]:

@@ -16,6 +16,7 @@ from saltvirt.core.model import Move
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.connect import domain, libvirt
 from saltvirt.libvirt.domains import halves
+from saltvirt.libvirt.errorcodes import has_code
 from saltvirt.xml.edit import readdomain
 
 _CHUNK = 256 * 1024
@@ -58,7 +59,6 @@ def target(uri: str) -> Iterator[Any]:
     After 20 s without network, the connection and all calls on it fail.
     """
     if not uri.startswith(_TLS):
-        # A record of an earlier release may have such a URI.
         raise MigrationFailed(f"another host's libvirt is reached over TLS alone, not by {uri!r}")
     _refuse_unreachable(uri)
     _answer_keepalives()
@@ -351,7 +351,7 @@ def find_missing_on_target(
     *,
     is_kept: bool,
     sizes: Mapping[str, int],
-    snapshots: Collection[str] = (),
+    snapshots: Collection[str],
 ) -> Iterator[str]:
     """
     Yield what another host's libvirt lacks of a domain: its definition, a disk, a snapshot.
@@ -367,7 +367,7 @@ def find_missing_on_target(
     try:
         dom = other_conn.lookupByUUIDString(uuid)
     except libvirt.libvirtError as exc:
-        if exc.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+        if not has_code(exc, "NO_DOMAIN"):
             raise MigrationFailed(f"the other host does not say whether it has it: {exc}") from exc
         yield "it is not defined there"
         return
@@ -384,8 +384,7 @@ def find_missing_on_target(
             continue
         if size_bytes < sizes.get(disk["target"], 0):
             yield (
-                f"its disk {disk['path']} has {size_bytes} bytes there, not "
-                f"{sizes[disk['target']]}"
+                f"its disk {disk['path']} has {size_bytes} bytes there, not {sizes[disk['target']]}"
             )
 
 

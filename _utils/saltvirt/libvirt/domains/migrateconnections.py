@@ -3,15 +3,12 @@
 from typing import Any
 
 from saltvirt.libvirt.connect import domain, libvirt
+from saltvirt.libvirt.errorcodes import has_code
 
 
 def is_refused(error: Any) -> bool:
     """Return whether a migration failed because one side's QEMU lacks several connections."""
-    return (
-        error is not None
-        and error.get_error_code() == libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED
-        and "multifd" in str(error)
-    )
+    return error is not None and has_code(error, "ARGUMENT_UNSUPPORTED") and "multifd" in str(error)
 
 
 def running_xml(conn: Any, name: str) -> str:

@@ -4,14 +4,16 @@ import logging
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from saltvirt.core import guestaccess
-from saltvirt.libvirt.connect import domain, is_gone, libvirt
+from saltvirt.libvirt.connect import domain, libvirt
+from saltvirt.libvirt.errorcodes import read_existing, value_or
 from saltvirt.xml.domain.graphics import Graphics
 from saltvirt.xml.edit import readdomain
 
 log = logging.getLogger(__name__)
+_Value = TypeVar("_Value")
 AGENT_S = 3
 # virDomainState of libvirt. A domain that idles or waits for I/O counts as running.
 STATES = {
@@ -65,29 +67,41 @@ def rows(
     stopped one. A domain that vanishes meanwhile is left out. Figures that a driver lacks are 0;
     ``with_fallback`` reads them from each domain instead.
     """
-    out = []
-    for dom, values in _stats(conn, name, _kinds(with_blocks)):
-        try:
-            texts = _texts(dom, values, with_xml, with_next)
-            lacks_statistics = with_fallback and "vcpu.current" not in values
-            all_values = {**values, **_read_info(dom)} if lacks_statistics else values
-        except libvirt.libvirtError as exc:
-            if is_gone(exc):
-                continue
-            raise
-        out.append({**_row(dom.name(), all_values), "xml": texts[0], "next_xml": texts[1]})
-    return out
 
+    def read(dom: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+        xml, next_xml = _texts(dom, values, with_xml, with_next)
+        lacks_statistics = with_fallback and "vcpu.current" not in values
+        all_values = {**values, **_read_info(dom)} if lacks_statistics else values
+        return {**_row(dom.name(), all_values), "xml": xml, "next_xml": next_xml}
 
-def _stats(conn: Any, name: str | None, kinds: int) -> list[tuple[Any, dict[str, Any]]]:
     # NOWAIT: a domain in the middle of a long job must not block the answer.
     flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
-    stats: list[tuple[Any, dict[str, Any]]] = (
+    return [row for _name, row in read_statistics(conn, name, _kinds(with_blocks), read, flags)]
+
+
+def read_statistics(
+    conn: Any,
+    name: str | None,
+    kinds: int,
+    read: Callable[[Any, Mapping[str, Any]], _Value],
+    flags: int = 0,
+) -> Iterator[tuple[str, _Value]]:
+    """
+    Yield ``(name, value)`` of one domain, or of all; a domain that vanishes is left out.
+
+    kinds, flags
+        libvirt's ``VIR_DOMAIN_STATS_…`` and ``VIR_CONNECT_GET_ALL_DOMAINS_STATS_…``.
+    read
+        Called with a domain and its statistics, returns its value.
+    """
+    statistics = (
         conn.getAllDomainStats(kinds, flags)
         if name is None
         else conn.domainListGetStats([domain(conn, name)], kinds, flags)
     )
-    return stats
+    values_by_name = {dom.name(): values for dom, values in statistics}
+    domains = [dom for dom, _values in statistics]
+    return read_existing(domains, lambda dom: read(dom, values_by_name[dom.name()]))
 
 
 def _texts(
@@ -97,6 +111,23 @@ def _texts(
     xml = dom.XMLDesc(0) if with_xml else None
     is_next = with_next and _state(values) in ("running", "paused")
     return xml, dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) if is_next else None
+
+
+def texts(conn: Any, flags: int = 0) -> Iterator[tuple[str, list[str]]]:
+    """
+    Yield ``(name, XML texts)`` of all domains: the current XML, and a running one's definition.
+
+    flags
+        ``VIR_CONNECT_LIST_DOMAINS_…`` selects domains, whose current XML alone is read then.
+    """
+
+    def read(dom: Any) -> list[str]:
+        # A device of the definition alone is the domain's from its next start on.
+        has_two = not flags and dom.isActive()
+        xml_flags = (0, libvirt.VIR_DOMAIN_XML_INACTIVE) if has_two else (0,)
+        return [dom.XMLDesc(xml_flag) for xml_flag in xml_flags]
+
+    return read_existing(conn.listAllDomains(flags), read)
 
 
 def _state(values: Mapping[str, Any]) -> str:
@@ -134,18 +165,15 @@ def definitions(
     Statistics of CPUs, memory and disks come from each QEMU. A QEMU that hangs, on lost storage
     perhaps, would block the answer on all others. A domain that vanishes is left out.
     """
-    out = []
-    for dom, values in _stats(conn, name, libvirt.VIR_DOMAIN_STATS_STATE):
-        try:
-            xml, next_xml = _texts(dom, values, True, with_next)
-        except libvirt.libvirtError as exc:
-            if is_gone(exc):
-                continue
-            raise
+
+    def read(dom: Any, values: Mapping[str, Any]) -> Definition:
+        xml, next_xml = _texts(dom, values, True, with_next)
         is_read = next_xml and not (unless and unless(xml or "", next_xml))
         next_root = readdomain.domain(next_xml) if next_xml and is_read else None
-        out.append(Definition(dom.name(), _state(values), readdomain.domain(xml or ""), next_root))
-    return out
+        return Definition(dom.name(), _state(values), readdomain.domain(xml or ""), next_root)
+
+    kind, flags = libvirt.VIR_DOMAIN_STATS_STATE, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+    return [row for _name, row in read_statistics(conn, name, kind, read, flags)]
 
 
 def _read_info(dom: Any) -> dict[str, int]:
@@ -181,24 +209,19 @@ class Reachable:
 
 def reachable(conn: Any) -> dict[str, Reachable]:
     """Return ``{name: Reachable}`` of every domain; a domain that vanishes is left out."""
-    out = {}
-    for dom in conn.listAllDomains():
-        try:
-            # Only the XML with secrets tells whether a display has a password.
-            text = dom.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
-        except libvirt.libvirtError as exc:
-            if is_gone(exc):
-                continue
-            raise
-        root = readdomain.domain(text)
-        out[dom.name()] = Reachable(
+
+    def read(dom: Any) -> Reachable:
+        # Only the XML with secrets tells whether a display has a password.
+        root = readdomain.domain(dom.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE))
+        return Reachable(
             displays=readdomain.displays(root),
             listeners=readdomain.listeners(root),
             sends_as_host=readdomain.sends_as_host(root),
             is_filtered=readdomain.is_filtered(root),
             written=tuple(_list_written_files(root)),
         )
-    return out
+
+    return dict(read_existing(conn.listAllDomains(), read))
 
 
 def _list_written_files(root: ET.Element) -> Iterator[str]:
@@ -239,25 +262,29 @@ def addresses(conn: Any, name: str, source: str) -> list[str]:
     source
         ``lease``, ``arp``, or ``agent``, with a limit of a few seconds. Empty if the source fails.
     """
+    entries = read_addresses(domain(conn, name), source)
+    return guestaccess.addresses([entry.get("addr") for entry in entries])
+
+
+def read_addresses(dom: Any, source: str) -> list[dict[str, Any]]:
+    """
+    Return libvirt's entries on the addresses of a domain; none if the source fails.
+
+    source
+        ``lease``, ``arp``, or ``agent``, with a limit of a few seconds.
+    """
+    kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source.upper()}")
     try:
-        return guestaccess.addresses(_read_addresses(domain(conn, name), source.upper()))
+        if source == "agent":
+            # An unresponsive agent would block this call without end. The timeout belongs to the
+            # domain, and stays: without it another call could block.
+            dom.agentSetResponseTimeout(AGENT_S)
+        links = dom.interfaceAddresses(kind)
     except libvirt.libvirtError as exc:
-        log.debug("libvirt tells no addresses of VM %s by %s: %s", name, source, exc)
+        # The agent is not up yet, say, or libvirt keeps no leases for the NIC.
+        log.debug("libvirt tells no addresses of VM %s by %s: %s", dom.name(), source, exc)
         return []
-
-
-def _read_addresses(dom: Any, source: str) -> list[Any]:
-    kind = getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source}")
-    if source != "AGENT":
-        return _list_addresses(dom.interfaceAddresses(kind))
-    # An unresponsive agent would block this call without end. The timeout belongs to the domain,
-    # and stays: without it another call could block.
-    dom.agentSetResponseTimeout(AGENT_S)
-    return _list_addresses(dom.interfaceAddresses(kind))
-
-
-def _list_addresses(links: Mapping[str, Any]) -> list[Any]:
-    return [entry.get("addr") for link in links.values() for entry in link.get("addrs") or ()]
+    return [entry for link in links.values() for entry in link.get("addrs") or ()]
 
 
 def state(conn: Any, name: str) -> str:
@@ -267,8 +294,8 @@ def state(conn: Any, name: str) -> str:
 
 def states(conn: Any) -> dict[str, str]:
     """Return ``{name: state}`` of every domain, by one bulk call."""
-    stats = _stats(conn, None, libvirt.VIR_DOMAIN_STATS_STATE)
-    return {dom.name(): _state(values) for dom, values in stats}
+    kind, flags = libvirt.VIR_DOMAIN_STATS_STATE, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+    return dict(read_statistics(conn, None, kind, lambda _dom, values: _state(values), flags))
 
 
 def node(conn: Any) -> dict[str, Any]:
@@ -293,11 +320,6 @@ def node(conn: Any) -> dict[str, Any]:
 
 def _memory_mib(conn: Any, summed_mib: int) -> int:
     """Return the host's memory; the sum of its cells if a driver has no statistics."""
-    try:
-        memory = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS, 0)
-    except libvirt.libvirtError as exc:
-        if exc.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
-            raise
-        return summed_mib
-    total: int = memory["total"] // 1024
-    return total
+    all_cells = libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS
+    memory = value_or(None, lambda: conn.getMemoryStats(all_cells, 0), "NO_SUPPORT")
+    return summed_mib if memory is None else int(memory["total"] // 1024)

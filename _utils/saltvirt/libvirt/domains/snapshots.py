@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from saltvirt.core.errors import BadArgument, LibvirtRefused
-from saltvirt.libvirt.connect import domain, is_gone, libvirt
+from saltvirt.libvirt.connect import domain, libvirt
 from saltvirt.libvirt.domains import lifecycle, privatefiles
+from saltvirt.libvirt.errorcodes import read_existing, value_or
 from saltvirt.xml import to_text
 from saltvirt.xml.domain import osboot
 from saltvirt.xml.domain.disk import Disk
@@ -37,14 +38,14 @@ class RevertPlan:
 
     newer
         The snapshots after the target, the newest first.
-    warned
+    warning_texts
         Warnings for the operator.
     """
 
     to: str
     target: snapshot.Snapshot
     newer: list[str]
-    warned: list[str] = field(default_factory=list)
+    warning_texts: list[str] = field(default_factory=list)
 
 
 def new_name(vm: str, name: object = None, suffix: object = None) -> str:
@@ -67,32 +68,15 @@ def list_snapshots(conn: Any, name: str | None = None) -> dict[str, Any]:
     """Return ``{VM: [{name, created, running, current}]}``, the oldest first; "N/A" for none."""
     if name is not None:
         return {name: _describe(domain(conn, name))}
-    flag = libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT
-    out: dict[str, Any] = {dom.name(): NONE for dom in conn.listAllDomains()}
-    for dom in conn.listAllDomains(flag):
-        try:
-            out[dom.name()] = _describe(dom)
-        except libvirt.libvirtError as exc:
-            # A domain that vanishes meanwhile is left out.
-            if not is_gone(exc):
-                raise
-            out.pop(dom.name(), None)
-    return out
+    without = conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_NO_SNAPSHOT)
+    with_some = conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT)
+    return {**{dom.name(): NONE for dom in without}, **dict(read_existing(with_some, _describe))}
 
 
 def read_all(conn: Any, name: str | None = None) -> dict[str, list[snapshot.Snapshot]]:
     """Return ``{name: snapshots}`` of all domains that have some, or of one."""
-    out = {}
-    for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT):
-        try:
-            if name not in (None, dom.name()):
-                continue
-            out[dom.name()] = _read(dom)
-        except libvirt.libvirtError as exc:
-            # A domain that vanishes meanwhile is left out.
-            if not is_gone(exc):
-                raise
-    return out
+    domains = conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT)
+    return dict(read_existing((dom for dom in domains if name in (None, dom.name())), _read))
 
 
 def names(conn: Any, name: str) -> list[str]:
@@ -127,15 +111,12 @@ def _describe(dom: Any) -> list[dict[str, Any]] | str:
 
 
 def _read(dom: Any) -> list[snapshot.Snapshot]:
-    out = []
-    for libvirt_snapshot in dom.listAllSnapshots():
-        try:
-            out.append(snapshot.read(libvirt_snapshot.getXMLDesc()))
-        except libvirt.libvirtError as exc:
-            # A snapshot that is deleted meanwhile is left out.
-            if exc.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT:
-                raise
-    return out
+    # A snapshot that is deleted meanwhile is left out.
+    texts = [
+        value_or(None, libvirt_snapshot.getXMLDesc, "NO_DOMAIN_SNAPSHOT")
+        for libvirt_snapshot in dom.listAllSnapshots()
+    ]
+    return [snapshot.read(text) for text in texts if text is not None]
 
 
 def _current(dom: Any) -> str | None:
@@ -215,8 +196,7 @@ def saved_state_message(name: str, consequence: str) -> str:
     """Return the message on a VM's saved state, with the clause ``consequence``."""
     return (
         f"VM {name!r} has a saved state (managed save), which {consequence}; start it and shut it "
-        "down, or "
-        f"drop that state with virsh managedsave-remove {name}"
+        f"down, or drop that state with virsh managedsave-remove {name}"
     )
 
 
@@ -226,13 +206,11 @@ def _why_not_internal(name: str, disk: Disk) -> str:
         return (
             f"disk {target} of VM {name!r} is its seed, which older releases made {disk.format}, "
             f"and {requirement} that is written to; have the guest only read it, from the next "
-            "start on: "
-            f"virt.update {name} seed_readonly=True; or give external=True"
+            f"start on: virt.update {name} seed_readonly=True; or give external=True"
         )
     return (
         f"disk {target} of VM {name!r} is {disk.format}, and {requirement} that is written to; "
-        "give "
-        "external=True, which libvirt reverts to from 9.9 on, or detach that disk first"
+        "give external=True, which libvirt reverts to from 9.9 on, or detach that disk first"
     )
 
 
@@ -327,7 +305,7 @@ def plan_revert(conn: Any, vm: str, requested: object = None) -> RevertPlan:
         to=target.name,
         target=target,
         newer=ages[ages.index(target.name) + 1 :][::-1],
-        warned=[_reconnect_warning(vm)] if target.has_memory else [],
+        warning_texts=[_reconnect_warning(vm)] if target.has_memory else [],
     )
 
 
@@ -377,6 +355,6 @@ def revert(conn: Any, vm: str, plan: RevertPlan, *, with_cleanup: bool) -> dict[
 
 def describe_revert(plan: RevertPlan, *, with_cleanup: bool) -> dict[str, Any]:
     """Return ``{reverted, deleted}`` of a plan, with its ``warnings`` if it has any."""
-    warnings = {"warnings": plan.warned} if plan.warned else {}
+    warnings = {"warnings": plan.warning_texts} if plan.warning_texts else {}
     # Salt 3006's word for no cleanup.
     return {"reverted": plan.to, "deleted": plan.newer if with_cleanup else NONE, **warnings}

@@ -10,6 +10,7 @@ from typing import Any
 from saltvirt.core.errors import StorageError
 from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.errorcodes import has_code, value_or
 from saltvirt.libvirt.storage import anybytes, pools, volumes
 from saltvirt.xml import parse
 from saltvirt.xml.domain.disk import Disk
@@ -18,6 +19,8 @@ from saltvirt.xml.storage import storagepool, storagevolume
 log = logging.getLogger(__name__)
 # Types of pools in which libvirt cannot delete a volume.
 _FIXED = ("iscsi", "iscsi-direct", "mpath", "scsi")
+# libvirt's codes for a volume that is not there.
+_GONE = ("NO_STORAGE_VOL", "NO_STORAGE_POOL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +53,7 @@ def find(conn: Any, disk: Disk) -> DiskVolume | None:
     if not pool.isActive():
         raise StorageError(
             f"disk {location[1]!r} is in storage pool {location[0]!r}, which does not run, so "
-            "nothing is "
-            f"removed; virt.pool_start {location[0]} first"
+            f"nothing is removed; virt.pool_start {location[0]} first"
         )
     root = pools.definition(pool)
     return DiskVolume(
@@ -63,13 +65,12 @@ def find(conn: Any, disk: Disk) -> DiskVolume | None:
 
 
 def _by_path(conn: Any, path: str) -> tuple[str, str]:
-    try:
+    def read() -> tuple[str, str]:
         libvirt_volume = conn.storageVolLookupByPath(path)
         return libvirt_volume.storagePoolLookupByVolume().name(), libvirt_volume.name()
-    except libvirt.libvirtError as exc:
-        if exc.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
-            return "", ""
-        raise
+
+    location: tuple[str, str] = value_or(("", ""), read, "NO_STORAGE_VOL")
+    return location
 
 
 def _by_network(conn: Any, disk: Disk) -> tuple[str, str]:
@@ -195,13 +196,8 @@ def find_volume_key(conn: Any, pool: str, volume: str) -> str | None:
 
     LVM numbers its volumes; for most other pools, libvirt's key is the name or path.
     """
-    try:
-        key: str = volumes.lookup(conn, pool, volume).key()
-    except libvirt.libvirtError as exc:
-        if _is_gone(exc):
-            return None
-        raise
-    return None if volume in key else key
+    key: str | None = value_or(None, lambda: volumes.lookup(conn, pool, volume).key(), *_GONE)
+    return None if key is None or volume in key else key
 
 
 def remove(conn: Any, pool: str, volume: str) -> str | None:
@@ -209,13 +205,8 @@ def remove(conn: Any, pool: str, volume: str) -> str | None:
     try:
         volumes.lookup(conn, pool, volume).delete(0)
     except libvirt.libvirtError as exc:
-        return None if _is_gone(exc) else str(exc)
+        return None if has_code(exc, *_GONE) else str(exc)
     return None
-
-
-def _is_gone(exc: Any) -> bool:
-    codes = (libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_NO_STORAGE_POOL)
-    return exc.get_error_code() in codes
 
 
 def refresh(conn: Any, paths: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from saltvirt.core.errors import BadArgument, StorageError
 from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.errorcodes import has_code, read_existing, value_or
 from saltvirt.libvirt.storage import poolsecrets
 from saltvirt.xml import parse, to_text
 from saltvirt.xml.storage import poolcapabilities, storagepool
@@ -68,23 +69,15 @@ def source_from_state(source: object) -> dict[str, Any] | None:
 
 def find(conn: Any, name: str) -> Any:
     """Return a pool by name, None if there is none."""
-    try:
-        return conn.storagePoolLookupByName(name)
-    except libvirt.libvirtError as exc:
-        if exc.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_POOL:
-            return None
-        raise
+    return value_or(None, lambda: conn.storagePoolLookupByName(name), "NO_STORAGE_POOL")
 
 
 def definition(pool: Any) -> ET.Element:
     """Return the <pool> as it will be from its next start on."""
-    try:
-        return parse(pool.XMLDesc(libvirt.VIR_STORAGE_XML_INACTIVE))
-    except libvirt.libvirtError as exc:
-        # libvirt's test driver lacks the flag.
-        if exc.get_error_code() != libvirt.VIR_ERR_INVALID_ARG:
-            raise
-    return parse(pool.XMLDesc(0))
+    flag = libvirt.VIR_STORAGE_XML_INACTIVE
+    # libvirt's test driver lacks the flag.
+    text = value_or(None, lambda: pool.XMLDesc(flag), "INVALID_ARG") or pool.XMLDesc(0)
+    return parse(text)
 
 
 def names(conn: Any) -> list[str]:
@@ -94,17 +87,8 @@ def names(conn: Any) -> list[str]:
 
 def infos(conn: Any, name: str | None = None) -> dict[str, dict[str, Any]]:
     """Return what ``virt.pool_info`` shows of all pools, or of one; empty if there is none."""
-    out = {}
-    for pool in conn.listAllStoragePools(0):
-        if name not in (None, pool.name()):
-            continue
-        try:
-            out[pool.name()] = _info(pool)
-        except libvirt.libvirtError as exc:
-            # The pool was removed after it was listed.
-            if exc.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_POOL:
-                raise
-    return out
+    pools = [pool for pool in conn.listAllStoragePools(0) if name in (None, pool.name())]
+    return dict(read_existing(pools, _info, "NO_STORAGE_POOL"))
 
 
 def _info(pool: Any) -> dict[str, Any]:
@@ -138,15 +122,11 @@ def capabilities(conn: Any) -> dict[str, Any]:
 def refuse_impossible(conn: Any, pool: storagepool.Pool) -> None:
     """Raise BadArgument if a pool is incomplete, or if libvirt has no such pools here."""
     storagepool.refuse_incomplete(pool)
-    try:
-        types = capabilities(conn)["pool_types"]
-    except libvirt.libvirtError as exc:
-        # A driver without pool capabilities, such as libvirt's test driver.
-        if exc.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
-            raise
-        return
+    # Some drivers have no pool capabilities, such as libvirt's test driver.
+    host_capabilities = value_or(None, lambda: capabilities(conn), "NO_SUPPORT")
+    types = host_capabilities["pool_types"] if host_capabilities else ()
     supported_types = sorted(kind["name"] for kind in types if kind["supported"])
-    if pool.type not in supported_types:
+    if host_capabilities is not None and pool.type not in supported_types:
         raise BadArgument(
             "ptype",
             f"libvirt on this host has no pools of type {pool.type!r}, only "
@@ -198,7 +178,7 @@ def _create(conn: Any, text: str, *, builds: bool) -> Any:
         return conn.storagePoolCreateXML(text, flags)
     except libvirt.libvirtError as exc:
         # libvirt's test driver has no flags, and builds nothing.
-        if not builds or exc.get_error_code() != libvirt.VIR_ERR_INVALID_ARG:
+        if not builds or not has_code(exc, "INVALID_ARG"):
             raise
     return conn.storagePoolCreateXML(text, 0)
 

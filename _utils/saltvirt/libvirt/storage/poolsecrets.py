@@ -7,6 +7,7 @@ from typing import Any
 
 from saltvirt.core.errors import BadArgument
 from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.errorcodes import value_or
 from saltvirt.xml import parse, to_text
 from saltvirt.xml.storage import secret
 from saltvirt.xml.storage.poolsource import SECRET_TYPES, Auth
@@ -75,17 +76,11 @@ def _is_made_for_pool(libvirt_secret: Any, name: str) -> bool:
 
 
 def _find(conn: Any, auth: Auth | None) -> Any:
-    if auth is None:
-        return None
-    try:
-        if "uuid" in auth.secret:
-            return conn.secretLookupByUUIDString(auth.secret["uuid"])
-        is_ceph = auth.type == "ceph"
-        kind = (
-            libvirt.VIR_SECRET_USAGE_TYPE_CEPH if is_ceph else libvirt.VIR_SECRET_USAGE_TYPE_ISCSI
-        )
-        return conn.secretLookupByUsage(kind, auth.secret.get("usage", ""))
-    except libvirt.libvirtError as exc:
-        if exc.get_error_code() == libvirt.VIR_ERR_NO_SECRET:
-            return None
-        raise
+    return None if auth is None else value_or(None, lambda: _lookup(conn, auth), "NO_SECRET")
+
+
+def _lookup(conn: Any, auth: Auth) -> Any:
+    if "uuid" in auth.secret:
+        return conn.secretLookupByUUIDString(auth.secret["uuid"])
+    kind = getattr(libvirt, f"VIR_SECRET_USAGE_TYPE_{'CEPH' if auth.type == 'ceph' else 'ISCSI'}")
+    return conn.secretLookupByUsage(kind, auth.secret.get("usage", ""))

@@ -38,7 +38,7 @@ class Plan:
         The steps in the words of the state's ``changes``.
     """
 
-    asked: pools.PoolRequest
+    request: pools.PoolRequest
     is_new: bool = False
     is_transient: bool = False
     update: pools.Update | None = None
@@ -78,7 +78,7 @@ def plan(conn: Any, request: PoolStateRequest) -> Plan:
     # libvirt has no autostart flag for a transient pool.
     sets_autostart = pool.isPersistent() and bool(pool.autostart()) != request.autostart
     todo = Plan(
-        asked=pool_request,
+        request=pool_request,
         update=update,
         live=live,
         autostart=request.autostart if sets_autostart else None,
@@ -143,7 +143,7 @@ def _plan_new(conn: Any, request: PoolStateRequest) -> Plan:
     sets_autostart = request.autostart and not request.is_transient
     parts = ["defined", *(["marked for autostart"] if sets_autostart else [])]
     return Plan(
-        asked=pool_request,
+        request=pool_request,
         is_new=True,
         is_transient=request.is_transient,
         autostart=True if sets_autostart else None,
@@ -156,14 +156,14 @@ def _plan_new(conn: Any, request: PoolStateRequest) -> Plan:
 
 def apply(conn: Any, todo: Plan) -> None:
     """Apply a plan; on failure, remove a new pool, and restore an old one."""
-    name = todo.asked.pool.name
+    name = todo.request.pool.name
     if todo.is_new:
         # An existing secret belongs to an earlier pool of that name: a rollback keeps it.
-        request = todo.asked
+        request = todo.request
         had_secret = request.password is None or poolsecrets.is_defined(
             conn, request.pool.source.auth
         )
-        pool = pools.define(conn, todo.asked, is_transient=todo.is_transient, starts=False)
+        pool = pools.define(conn, todo.request, is_transient=todo.is_transient, starts=False)
         try:
             _finish(pool, todo)
         except BaseException:
@@ -172,7 +172,7 @@ def apply(conn: Any, todo: Plan) -> None:
         return
     pool = conn.storagePoolLookupByName(name)
     if todo.update is not None:
-        pools.apply_update(conn, todo.update, todo.asked.password)
+        pools.apply_update(conn, todo.update, todo.request.password)
     try:
         if todo.restarts:
             pool.destroy()
@@ -184,7 +184,7 @@ def apply(conn: Any, todo: Plan) -> None:
 
 def _finish(pool: Any, todo: Plan) -> None:
     if todo.builds:
-        _build(pool, todo.asked.pool.type)
+        _build(pool, todo.request.pool.type)
     if todo.autostart is not None:
         pool.setAutostart(int(todo.autostart))
     if todo.starts or todo.restarts:
@@ -213,7 +213,8 @@ def _roll_back(conn: Any, pool: Any, todo: Plan, error: BaseException) -> None:
             conn.storagePoolDefineXML(to_text(todo.update.old), 0)
     except libvirt.libvirtError as exc:
         raise StorageError(
-            f"{error}; and pool {todo.asked.pool.name!r} could not be brought back as it was: {exc}"
+            f"{error}; and pool {todo.request.pool.name!r} could not be brought back as it "
+            f"was: {exc}"
         ) from exc
 
 
@@ -294,9 +295,8 @@ def _refuse_folders(name: str, folder: str | None, volume_names: Sequence[str]) 
     if full_folders:
         raise StorageError(
             f"folders of pool {name!r} are not empty ({terminal.join_some(sorted(full_folders))}), "
-            "and libvirt "
-            "removes no such folder, so nothing is deleted; see what is in them, and move it away; "
-            "what is in the trash goes by virt.trash_empty"
+            "and libvirt removes no such folder, so nothing is deleted; see what is in them, and "
+            "move it away; what is in the trash goes by virt.trash_empty"
         )
 
 
@@ -375,8 +375,8 @@ def _delete_empty(pool: Any, todo: Deletion, result: dict[str, Any]) -> None:
         if volume_names:
             raise StorageError(
                 f"pool {todo.name!r} has got new volumes meanwhile "
-                f"({terminal.join_some(volume_names)}), so it "
-                "stays with them; see whose they are"
+                f"({terminal.join_some(volume_names)}), so the pool stays with "
+                "them; see which VMs need them"
             )
     if todo.is_active:
         pool.destroy()

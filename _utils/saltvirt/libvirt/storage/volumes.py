@@ -5,12 +5,15 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from saltvirt.core import arguments, terminal
 from saltvirt.core.errors import BadArgument, StorageError
 from saltvirt.core.units import human
-from saltvirt.libvirt.connect import is_gone, libvirt
+from saltvirt.libvirt.connect import libvirt
+from saltvirt.libvirt.domains import query
+from saltvirt.libvirt.errorcodes import value_or
 from saltvirt.libvirt.storage import anybytes, pools
 from saltvirt.xml import parse, to_text
 from saltvirt.xml.storage import pooldisk, storagepool, storagevolume
@@ -53,15 +56,10 @@ def names(conn: Any, pool: str) -> list[str]:
 
 def find(conn: Any, pool: str, volume: str) -> storagevolume.Volume | None:
     """Return a volume's description, None if a running pool has none of that name."""
-    libvirt_pool = conn.storagePoolLookupByName(pool)
-    try:
-        return storagevolume.read(
-            anybytes.read_volume_xml(libvirt_pool.storageVolLookupByName(volume))
-        )
-    except libvirt.libvirtError as exc:
-        if exc.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
-            return None
-        raise
+    root = value_or(
+        None, lambda: anybytes.read_volume_xml(lookup(conn, pool, volume)), "NO_STORAGE_VOL"
+    )
+    return None if root is None else storagevolume.read(root)
 
 
 def infos(conn: Any, pool: str | None = None, volume: str | None = None) -> dict[str, Any]:
@@ -92,22 +90,10 @@ def _read_all_volumes(conn: Any) -> dict[str, list[storagevolume.Volume]]:
 
 
 def _read_pool_volumes(pool: Any) -> Iterator[storagevolume.Volume]:
-    try:
-        libvirt_volumes = pool.listAllVolumes(0)
-    except libvirt.libvirtError as exc:
-        if _is_gone(exc):
-            return
-        raise
-    for libvirt_volume in libvirt_volumes:
-        try:
-            yield storagevolume.read(anybytes.read_volume_xml(libvirt_volume))
-        except libvirt.libvirtError as exc:
-            if not _is_gone(exc):
-                raise
-
-
-def _is_gone(exc: Any) -> bool:
-    return exc.get_error_code() in [getattr(libvirt, f"VIR_ERR_{name}") for name in _GONE]
+    for libvirt_volume in value_or([], lambda: pool.listAllVolumes(0), *_GONE):
+        root = value_or(None, partial(anybytes.read_volume_xml, libvirt_volume), *_GONE)
+        if root is not None:
+            yield storagevolume.read(root)
 
 
 def users(conn: Any) -> dict[tuple[str, str], set[str]]:
@@ -167,17 +153,9 @@ def _real(path: str) -> str:
 
 def _disks(conn: Any, flags: int = 0) -> Iterator[tuple[str, set[tuple[str, ...]]]]:
     """Yield ``(VM, places)`` of all VMs: the places of its disks and their backing files."""
-    for domain in conn.listAllDomains(flags):
-        try:
-            texts = [domain.XMLDesc(0)]
-            if domain.isActive() and not flags:
-                texts.append(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
-        except libvirt.libvirtError as exc:
-            if not is_gone(exc):
-                raise
-            continue
+    for vm, texts in query.texts(conn, flags):
         yield (
-            domain.name(),
+            vm,
             {place for text in texts for place in storagevolume.find_used_locations(parse(text))},
         )
 
@@ -378,8 +356,7 @@ def resize(
         raise BadArgument(
             "size",
             f"{pool}/{volume} has {human(old_capacity)}, and what is beyond {human(capacity)} "
-            "would be "
-            "lost; shrink=True does it all the same",
+            "would be lost; shrink=True does it all the same",
         )
     refuse_running(conn, pool, volume)
     is_cut = capacity < old_capacity

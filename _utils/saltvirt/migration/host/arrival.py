@@ -15,7 +15,7 @@ from saltvirt.core.journal.movefacts import ArrivalFacts, Noted, lost_half_messa
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.protocol.effects import Effects
 from saltvirt.core.salt.context import Context
-from saltvirt.libvirt import connect, departedvms, legacymoves, reservations
+from saltvirt.libvirt import connect, departedvms, reservations
 from saltvirt.libvirt.domains import halves, lifecycle, snapshots
 from saltvirt.libvirt.domains.migrate import MigrationFailed
 from saltvirt.libvirt.storage import diskvolumes
@@ -35,7 +35,6 @@ def open_arrival(context: Context, name: str) -> Iterator["Arrival"]:
     """Yield the arrival of a VM with its record locked; raise NameTaken if another job has it."""
     settings = context.settings
     busy_message = f"another job is preparing this host for VM {name!r} at this moment"
-    legacymoves.adopt(settings)
     with (
         undo.on_signals(),
         connect.open_connection(settings, readonly=False) as conn,
@@ -47,7 +46,7 @@ def open_arrival(context: Context, name: str) -> Iterator["Arrival"]:
 class Arrival(End[ArrivalFacts]):
     """The target's side of a move; each public method is an effect of the protocol."""
 
-    _done = "taken"
+    _verb = "taken"
     _shape = ArrivalFacts
 
     def __init__(
@@ -61,7 +60,7 @@ class Arrival(End[ArrivalFacts]):
         self.plan: arrivalplan.ArrivalPlan
         self.warnings: list[str] = []
         # The source's recorded facts about the VM, which the runner passes on.
-        self.given = Noted()
+        self.noted = Noted()
 
     def do(self, effects: Effects) -> Any:
         # Release the host's lock even if the part fails between check and begin.
@@ -70,11 +69,7 @@ class Arrival(End[ArrivalFacts]):
 
     def _here(self, conn: Any = None) -> str | None:
         """Return the VM's name on this host, None if the VM is not here."""
-        conn = self.conn if conn is None else conn
-        if self.facts.uuid is not None:
-            return lifecycle.name_of(conn, self.facts.uuid)
-        # Versions before the records recorded only the name.
-        return self._name if lifecycle.is_defined(conn, self._name) else None
+        return lifecycle.name_of(self.conn if conn is None else conn, self.facts.uuid)
 
     # Preparing.
 
@@ -167,8 +162,8 @@ class Arrival(End[ArrivalFacts]):
         if self.facts.was_running and not is_up:
             self.warnings.append("it ran when it was sent, and does not run here")
         present_paths = [path for path in self.facts.paths if os.path.exists(path)]
-        for path in present_paths if self.facts.uuid else ():
-            ownermark.mark(path, self._name, self.facts.uuid or "")
+        for path in present_paths:
+            ownermark.mark(path, self._name, self.facts.uuid)
         files.sync_files(present_paths)
         diskpaths.settle_definitions()
         departedvms.forget_target(self._settings, self._name)
@@ -186,7 +181,7 @@ class Arrival(End[ArrivalFacts]):
     def _refuse_transient(self, name: str) -> None:
         # libvirt reports success even if it could not define the domain here. A VM may be transient
         # here only if its definition stays on the source, or never existed.
-        if self.given.leaves and not lifecycle.is_persistent(self.conn, name):
+        if self.noted.leaves and not lifecycle.is_persistent(self.conn, name):
             raise MigrationFailed(
                 f"VM {self._name!r} runs here, but its definition was not kept, so it would be "
                 f"gone when it stops; have it kept here by virsh dumpxml --migratable "
@@ -205,14 +200,13 @@ class Arrival(End[ArrivalFacts]):
                 yield f"its file {path} has {os.path.getsize(path)} bytes, not {size}"
 
     def _untold(self, name: str) -> Iterator[str]:
-        known_names = snapshots.names(self.conn, name) if self.given.snapshots else ()
-        for snapshot_name in self.given.snapshots or ():
+        known_names = snapshots.names(self.conn, name) if self.noted.snapshots else ()
+        for snapshot_name in self.noted.snapshots or ():
             if snapshot_name not in known_names:
                 yield f"this host was not told of its snapshot {snapshot_name}"
 
     def _different(self) -> Iterator[str]:
-        # Versions before the records sent no digests.
-        for path, expected_digest in (self.given.digests or {}).items():
+        for path, expected_digest in (self.noted.digests or {}).items():
             if os.path.exists(path):
                 self._context.progress("Checking", detail=path)
                 try:
@@ -222,7 +216,7 @@ class Arrival(End[ArrivalFacts]):
                     yield f"{path} cannot be read ({exc.strerror})"
 
     def autostart_on(self) -> None:
-        source_autostart = self.given.autostart
+        source_autostart = self.noted.autostart
         # If the source is lost or its record is gone, use the setting from the beginning.
         if not (self.facts.autostart if source_autostart is None else source_autostart):
             return
@@ -277,9 +271,8 @@ def parse_migration_info(context: Context, plain_info: object) -> MigrationInfo:
     if isinstance(version, int) and version > moveprotocol.WIRE:
         raise MigrationFailed(
             f"VM {fields.get('name')!r} is on a host whose Salt Virt moves VMs by version "
-            f"{version} "
-            f"of the protocol, and this host knows {moveprotocol.WIRE}; update this host: "
-            f"salt {context.opts.get('id', 'HOST')} saltutil.sync_all"
+            f"{version} of the protocol, and this host knows {moveprotocol.WIRE}; update this "
+            f"host: salt {context.opts.get('id', 'HOST')} saltutil.sync_all"
         )
     moving: MigrationInfo = wire.argument("about", MigrationInfo, plain_info)
     return moving
@@ -343,6 +336,6 @@ def step(
     }
     make = steps[step_name]
     with open_arrival(context, name) as arrival:
-        arrival.given = noted or Noted()
+        arrival.noted = noted or Noted()
         arrival.do(make(arrival.there, token, **options))
         return {"warnings": arrival.warnings}

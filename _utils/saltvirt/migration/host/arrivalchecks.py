@@ -80,13 +80,12 @@ def _missing_path_reasons(paths: Iterable[str]) -> Iterator[str]:
 
 def _uuid_reasons(conn: Any, moving: MigrationInfo) -> Iterator[str]:
     """Yield a reason if another VM here has the moving VM's UUID, libvirt's identity of a VM."""
-    other_name = lifecycle.name_of(conn, moving.uuid) if moving.uuid else None
+    other_name = lifecycle.name_of(conn, moving.uuid)
     # Another check reports a VM with the same name.
     if other_name not in (None, moving.name):
         yield (
             f"VM {other_name!r} there has its UUID {moving.uuid}; if it is a copy, give it a UUID "
-            "of "
-            "its own, or remove its definition (virt.undefine), which leaves its disks"
+            "of its own, or remove its definition (virt.undefine), which leaves its disks"
         )
 
 
@@ -148,8 +147,7 @@ def _among_known_places(
     )
     return known_info, [
         f"whether {terminal.join_some(strange_paths)} is there is told to the master's runner "
-        "alone: "
-        "salt-run virt.migrate VM dry_run=True"
+        "alone: salt-run virt.migrate VM dry_run=True"
     ]
 
 
@@ -202,7 +200,7 @@ def _disk_reasons(settings: HostSettings, disk: DiskFacts) -> Iterator[str]:
         # The source may reach the disk through a link that is missing here; this path may then be
         # an old local file.
         elif disk.path.startswith("/") and not diskpaths.is_declared(settings, disk.path):
-            yield f"the disk {path} is shared, and virt:shared_paths there does not have it"
+            yield _undeclared_message(disk.path)
     elif path.exists() and not is_medium(disk):
         yield f"a file {path} is there already"
     elif not path.parent.is_dir() and path.parent != Path(settings.images):
@@ -215,13 +213,25 @@ def _volume_reasons(conn: Any, settings: HostSettings, disk: DiskFacts) -> Itera
     if disk.how != "shared" or disk.path.startswith("/") or ":" in disk.path.partition("/")[0]:
         return
     name, _slash, volume = disk.path.partition("/")
-    pool = pools.find(conn, name)
-    if pool is None or not pool.isActive():
-        yield f"there is no pool {name} there, or it does not run"
+    if _find_running_pool(conn, name) is None:
+        yield _no_pool_message(name)
     elif volume not in volumes.names(conn, name):
         yield f"there is no volume {volume} in pool {name} there; virt.pool_refresh looks again"
     elif not diskpaths.is_declared(settings, volumes.lookup(conn, name, volume).path()):
-        yield f"the disk {disk.path} is shared, and virt:shared_paths there does not have it"
+        yield _undeclared_message(disk.path)
+
+
+def _find_running_pool(conn: Any, name: str) -> Any:
+    pool = pools.find(conn, name)
+    return pool if pool is not None and pool.isActive() else None
+
+
+def _no_pool_message(name: str) -> str:
+    return f"there is no pool {name} there, or it does not run"
+
+
+def _undeclared_message(path: str) -> str:
+    return f"the disk {path} is shared, and virt:shared_paths there does not have it"
 
 
 def _pool_reasons(conn: Any, moving: MigrationInfo) -> Iterator[str]:
@@ -231,9 +241,9 @@ def _pool_reasons(conn: Any, moving: MigrationInfo) -> Iterator[str]:
         if disk.pool is not None:
             folders.setdefault(disk.pool, set()).add(posixpath.dirname(disk.path))
     for name, expected_folders in folders.items():
-        pool = pools.find(conn, name)
-        if pool is None or not pool.isActive():
-            yield f"there is no pool {name} there, or it does not run"
+        pool = _find_running_pool(conn, name)
+        if pool is None:
+            yield _no_pool_message(name)
             continue
         actual_folder = storagepool.folder(parse(pool.XMLDesc(0)))
         if {actual_folder} != expected_folders:

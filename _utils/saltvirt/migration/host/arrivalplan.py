@@ -1,6 +1,6 @@
 """Plan of a VM's arrival as plain data, decided from facts before anything is made."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from saltvirt.core.errors import StorageError
@@ -109,11 +109,24 @@ def _find_files_to_make(
     moving: MigrationInfo, media: frozenset[str]
 ) -> list[DiskFacts | FileFacts]:
     """Return the disks and the firmware variables for which files are to be made."""
-    disks_to_make = [
-        disk for disk in moving.disks if disk.how != "shared" and disk.path not in media
-    ]
+    return find_sent_files(moving, media, lambda disk: disk.how != "shared")
+
+
+def find_sent_files(
+    moving: MigrationInfo, present_paths: Collection[str], is_sent: Callable[[DiskFacts], bool]
+) -> list[DiskFacts | FileFacts]:
+    """
+    Return the disks, and the firmware variables, that are sent to the target.
+
+    present_paths
+        The VM's media that the target has already.
+    is_sent
+        Returns whether a disk is sent in the way that the caller asks for.
+    """
     # Two drives may have the same medium.
-    disks = {disk.path: disk for disk in disks_to_make}
+    disks = {
+        disk.path: disk for disk in moving.disks if is_sent(disk) and disk.path not in present_paths
+    }
     return [*disks.values(), *(file for file in moving.nvram if file.how == "push")]
 
 

@@ -16,7 +16,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.protocol.effects import Effects
 from saltvirt.core.salt.context import Context
-from saltvirt.libvirt import connect, departedvms, legacymoves, reservations
+from saltvirt.libvirt import connect, departedvms, reservations
 from saltvirt.libvirt.domains import halves, lifecycle, migrate, process, snapshots
 from saltvirt.libvirt.domains.migrate import MigrationFailed
 from saltvirt.libvirt.storage import diskvolumes
@@ -41,8 +41,6 @@ def open_departure(context: Context, name: str) -> Iterator["Departure"]:
     """Yield the departure of a VM with its record locked; raise NameTaken if another job has it."""
     settings = context.settings
     busy_message = f"VM {name!r} is being moved by another job at this moment"
-    legacymoves.adopt(settings)
-    legacymoves.refuse_unreadable(settings, name)
     # Open both connections before the event loop runs, without libvirt's keepalive: that would end
     # a connection if this process is stopped for a while, although the move goes on.
     with (
@@ -81,7 +79,7 @@ class Departure(End[DepartureFacts]):
         self.target = ""
         self.is_by_hand = False
         # When the target was last checked, before a removal here.
-        self._looked: float | None = None
+        self._checked_at: float | None = None
 
     def open(self, token: str) -> None:
         """Begin, unless the VM is still coming here, or is being built or purged."""
@@ -108,7 +106,7 @@ class Departure(End[DepartureFacts]):
             if pool_disk.pool and not arrivalchecks.is_medium(pool_disk)
         ]
         facts = DepartureFacts(
-            uuid=moving.uuid or "",
+            uuid=moving.uuid,
             target=self.target,
             was_running=moving.is_running,
             state=moving.state,
@@ -177,7 +175,9 @@ class Departure(End[DepartureFacts]):
     def _move(self) -> Move:
         """The options of the move; MigrationFailed if there are none."""
         if self.options is None:
-            raise MigrationFailed(f"VM {self._name!r} cannot be sent: nobody has said how")
+            raise MigrationFailed(
+                f"VM {self._name!r} cannot be sent: this call has no options of the move"
+            )
         return self.options
 
     def _refuse_changed(self) -> MigrationInfo:
@@ -187,14 +187,12 @@ class Departure(End[DepartureFacts]):
             reasons = ["it is another VM of this name now"]
         elif self._has_changed_state(current_info):
             # Put this before the obstacles: a VM saved meanwhile has one about its saved state.
-            reasons.insert(
-                0, f"it is {current_info.state} now; somebody has changed that meanwhile"
-            )
+            reasons.insert(0, f"it is {current_info.state} now: its state was changed meanwhile")
         # The target has made files only for the disks in the facts sent to it.
         elif _disks(current_info) != self.facts.disks:
-            reasons.append("it has other disks now; somebody has changed them meanwhile")
+            reasons.append("it has other disks now: they were changed meanwhile")
         elif (snapshots.names(self.conn, self._name) or None) != self.facts.snapshots:
-            reasons.append("it has other snapshots now; somebody has changed them meanwhile")
+            reasons.append("it has other snapshots now: they were changed meanwhile")
         reasons += [
             f"{path} was written to while it was sent" for path in leaving.find_written(self.facts)
         ]
@@ -263,7 +261,7 @@ class Departure(End[DepartureFacts]):
 
     def look(self) -> None:
         """Raise MigrationFailed unless the VM is off here and whole on the target."""
-        self._looked, facts = time.monotonic(), self.facts
+        self._checked_at, facts = time.monotonic(), self.facts
         reasons = list(leaving.find_obstacles_here(self.conn, self._name, facts))
         with migrate.target(peer.uri_of(facts.target)[0]) as target_conn:
             reasons += leaving.find_missing_there(self.conn, target_conn, facts)
@@ -287,7 +285,7 @@ class Departure(End[DepartureFacts]):
 
     def _look_again(self) -> None:
         # The record, or the last check, may be old by now.
-        if self._looked is None or time.monotonic() - self._looked > _FRESH_S:
+        if self._checked_at is None or time.monotonic() - self._checked_at > _FRESH_S:
             self.look()
 
     def undefine(self) -> None:

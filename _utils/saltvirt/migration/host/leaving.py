@@ -35,7 +35,7 @@ def find_obstacles_here(conn: Any, name: str, facts: DepartureFacts) -> Iterator
             f"host's, move this one away, then salt-run virt.settle {name})"
         )
     domain = lifecycle.name_of(conn, facts.uuid)
-    # No domain is no obstacle: in moves of versions before the records libvirt undefined the VM.
+    # No domain is no obstacle: an interrupted removal may have undefined it.
     if domain is None and lifecycle.is_defined(conn, name):
         yield "it is another VM of this name"
     elif domain is not None and lifecycle.is_active(conn, domain):
@@ -50,6 +50,6 @@ def find_missing_there(conn: Any, target_conn: Any, facts: DepartureFacts) -> It
         facts.uuid,
         is_kept=facts.leaves,
         sizes=facts.sizes or {},
-        # A target of the previous release does not check the snapshots itself.
+        # A target of a move by hand runs no check of its own.
         snapshots=snapshots.names(conn, domain) if domain and facts.leaves else (),
     )

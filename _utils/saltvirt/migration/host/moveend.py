@@ -27,7 +27,7 @@ class End(Generic[_Facts]):
     """Common base of source and target, which add the other effects of the protocol."""
 
     # The verb in the message if a part of the protocol is out of turn.
-    _done = "moved"
+    _verb = "moved"
     _shape: type[_Facts]
 
     def __init__(
@@ -74,8 +74,7 @@ class End(Generic[_Facts]):
 
     def keep_for(self, host: str) -> None:
         """Keep the leftovers of a VM that a third host has, and mark the VM as moved."""
-        uuid = self.facts.uuid
-        name = lifecycle.name_of(self.conn, uuid) if uuid else None
+        name = lifecycle.name_of(self.conn, self.facts.uuid)
         if name is not None and lifecycle.is_active(self.conn, name):
             raise MigrationFailed(f"VM {self._name!r} runs here, so {host} is not the only one")
         if name is not None:
@@ -91,6 +90,6 @@ class End(Generic[_Facts]):
             return parts.run(effects, self)
         except moveprotocol.OutOfTurn as error:
             raise MigrationFailed(
-                f"VM {self._name!r} cannot be {self._done}: {error}; if that move was "
+                f"VM {self._name!r} cannot be {self._verb}: {error}; if that move was "
                 f"interrupted, have both hosts asked: salt-run virt.settle {self._name}"
             ) from error

@@ -12,7 +12,7 @@ from saltvirt.core.journal.records import Record
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.protocol.effects import Source, State, Target
-from saltvirt.libvirt import legacymoves, reservations
+from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import halves, lifecycle, migrate
 from saltvirt.migration.host import departure, peer
 from saltvirt.vm.recovery.host import unfinished
@@ -34,7 +34,6 @@ class _DomainState:
 
 def read_moves(settings: HostSettings) -> dict[str, list[records.ShownRecord]]:
     """Return ``{name: [record]}`` of all moves recorded on this host."""
-    legacymoves.adopt(settings)
     unfinished.sweep_locks(settings)
     records_folder = reservations.folder(settings)
     out: dict[str, list[records.ShownRecord]] = {}
@@ -43,8 +42,6 @@ def read_moves(settings: HostSettings) -> dict[str, list[records.ShownRecord]]:
             out.setdefault(record.name, []).append(_show_record(record))
         for name, reason in records.find_unreadable(records_folder, purpose).items():
             out.setdefault(name, []).append(_show_unreadable(reason))
-    for name, reason in legacymoves.unreadable(settings).items():
-        out.setdefault(name, []).append(_show_unreadable(reason))
     return out
 
 
@@ -73,7 +70,6 @@ def _read_route(record: Record) -> tuple[str | None, str | None, str | None]:
 
 def _show_unreadable(reason: str) -> records.ShownRecord:
     """Return a shown record in place of a record that cannot be read."""
-    # A master of the previous release asks this host with this token, and gets the reason.
     return records.ShownRecord(
         purpose="unreadable",
         token="",
@@ -102,8 +98,6 @@ def read_state(
     paths
         The VM's disk files as its source recorded them; None to skip the check for them.
     """
-    legacymoves.adopt(settings)
-    legacymoves.refuse_unreadable(settings, name)
     records_folder = reservations.folder(settings)
     departure_record, arrival_record = (
         records.read_record(records_folder, purpose, name) for purpose in ("departure", "arrival")

@@ -34,8 +34,7 @@ def refuse_strange(argument: str, target: object) -> None:
         raise BadArgument(
             argument,
             f"{shown_target} is not a host of this cloud; give a hypervisor's name, such as "
-            "hyper2: its "
-            "libvirt is reached over TLS, and in no other way",
+            "hyper2: its libvirt is reached over TLS, and in no other way",
         )
 
 
@@ -93,25 +92,23 @@ def open_folders(conn: Any, settings: HostSettings, paths: Iterable[str]) -> lis
 def close_folders(conn: Any, settings: HostSettings, name: str) -> None:
     """End the pools that no other arriving VM needs; the files stay."""
     with _pools(settings):
-        records_folder = reservations.folder(settings)
-        other_arrivals = [
-            arrival
-            for arrival in records.read_records(records_folder, "arrival")
-            if arrival.name != name
-        ]
-        needed_folders = {
-            folder for arrival in other_arrivals for folder in arrival.read(ArrivalFacts).folders
-        }
-        pools.make_unreachable(conn, _POOL, exclude=needed_folders)
+        pools.make_unreachable(conn, _POOL, exclude=_arrival_folders(settings, exclude=name))
 
 
 def find_open_pools(conn: Any, settings: HostSettings) -> list[str]:
     """Return the pools made by :func:`open_folders` that no arriving VM needs."""
+    return pools.find_temporary_pools(conn, _POOL, exclude=_arrival_folders(settings))
+
+
+def _arrival_folders(settings: HostSettings, exclude: str | None = None) -> set[str]:
+    """Return the folders that arriving VMs need, except for one VM."""
     arrivals = records.read_records(reservations.folder(settings), "arrival")
-    needed_folders = {
-        folder for arrival in arrivals for folder in arrival.read(ArrivalFacts).folders
+    return {
+        folder
+        for arrival in arrivals
+        if arrival.name != exclude
+        for folder in arrival.read(ArrivalFacts).folders
     }
-    return pools.find_temporary_pools(conn, _POOL, exclude=needed_folders)
 
 
 def _pools(settings: HostSettings) -> AbstractContextManager[Any]:

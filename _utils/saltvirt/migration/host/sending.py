@@ -12,7 +12,13 @@ from saltvirt.core.salt.context import Context
 from saltvirt.libvirt.domains import lifecycle, migrate, migrateconnections, process, snapshots
 from saltvirt.libvirt.domains.migrate import MigrationFailed
 from saltvirt.migration import movespec
-from saltvirt.migration.host import arrivalchecks, connections, peer, transferwatch
+from saltvirt.migration.host import (
+    arrivalchecks,
+    arrivalplan,
+    connections,
+    peer,
+    transferwatch,
+)
 from saltvirt.placement import generation
 from saltvirt.placement.answers import DiskFacts, FileFacts, MigrationInfo
 from saltvirt.vm.show.host import migrationinfo
@@ -41,7 +47,7 @@ def obstacles(settings: HostSettings, moving: MigrationInfo, options: Move) -> l
 
 def facts(conn: Any, settings: HostSettings, name: str | None) -> dict[str, MigrationInfo]:
     """Return ``{name: facts}`` of VMs, with all ``obstacles`` that this host knows."""
-    options = movespec.of(settings, {})
+    options = movespec.from_call(settings, {})
     info_by_name = migrationinfo.gather(conn, settings, name)
     return {
         vm_name: replace(moving, obstacles=obstacles(settings, moving, options))
@@ -86,13 +92,7 @@ def find_pushed(
     """Return the files that are sent before libvirt's own migration."""
     if present_paths is None:
         return []
-    # Two drives may have the same medium.
-    disks = {
-        disk.path: disk
-        for disk in moving.disks
-        if disk.how == "push" and disk.path not in present_paths
-    }
-    return [*disks.values(), *(file for file in moving.nvram if file.how == "push")]
+    return arrivalplan.find_sent_files(moving, present_paths, lambda disk: disk.how == "push")
 
 
 def hand_over(

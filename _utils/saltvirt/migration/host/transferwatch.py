@@ -67,8 +67,8 @@ class _Pace:
 
     def __init__(self, progress: Callable[..., None], options: Move) -> None:
         self._progress, self._options = progress, options
-        self._begin = self._moved = time.monotonic()
-        self._told, self._best, self._percent = 0.0, 0, 0
+        self._begin = self._progressed_at = time.monotonic()
+        self._reported_at, self._most_bytes, self._percent = 0.0, 0, 0
         self._is_in_memory = False
         self.last: dict[str, int] = {}
         self.is_postcopy = False
@@ -78,18 +78,18 @@ class _Pace:
         now = time.monotonic()
         self.last = stats or self.last
         done_bytes = stats.get("memory_bytes", 0) + stats.get("disk_bytes", 0)
-        if done_bytes > self._best:
-            self._best, self._moved = done_bytes, now
+        if done_bytes > self._most_bytes:
+            self._most_bytes, self._progressed_at = done_bytes, now
         is_in_memory = bool(stats.get("memory_bytes"))
         if is_in_memory and not self._is_in_memory:
             # The disks are sent: report the memory's percentage at once.
-            self._percent, self._told, self._is_in_memory = 0, 0.0, True
+            self._percent, self._reported_at, self._is_in_memory = 0, 0.0, True
         # Each pass over the memory has its own total, so the percentage can fall: keep the highest.
         self._percent = max(self._percent, stats.get("percent", 0))
         # At the very beginning QEMU has no figures.
         is_telling = bool(stats.get("remaining_bytes") or self._percent)
-        if is_telling and now - self._told > self._EVERY_S:
-            self._told = now
+        if is_telling and now - self._reported_at > self._EVERY_S:
+            self._reported_at = now
             self._progress("Moving", **{**stats, "percent": self._percent})
 
     def wants_postcopy(self) -> bool:
@@ -102,7 +102,7 @@ class _Pace:
         if self.is_postcopy:
             return None
         now = time.monotonic()
-        return _too_long(self._options, now - self._begin, now - self._moved, self.last)
+        return _too_long(self._options, now - self._begin, now - self._progressed_at, self.last)
 
 
 def _too_long(

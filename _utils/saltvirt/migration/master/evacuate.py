@@ -45,8 +45,12 @@ class NotAllMoved(VirtError):
 def set_maintenance(cloud: Cloud, host: str, state: object) -> dict[str, Any]:
     """Set or clear a host's maintenance flag; return ``{host: state}``."""
     inventory.require_host(cloud, host)
-    answer = act(cloud, host, "virt.maintenance", state)
-    return {host: wire.read(host, "virt.maintenance", bool, answer)}
+    return {host: _read_answer(cloud, host, "virt.maintenance", bool, state)}
+
+
+def _read_answer(cloud: Cloud, host: str, fun: str, shape: Any, *args: object) -> Any:
+    """Have a host run a function, and return its answer as a type."""
+    return wire.read(host, fun, shape, act(cloud, host, fun, *args))
 
 
 def plan_moves(
@@ -106,8 +110,7 @@ def _read_incoming(cloud: Cloud, host: str) -> tuple[list[str], dict[str, str], 
     Warnings are ``{name: text}`` about leftovers and kept definitions. Unreadable VMs are
     ``{name: reason}`` of VMs of which the host has no more than a record that it cannot read.
     """
-    answer = act(cloud, host, "virt.host_info")
-    info: HostInfo = wire.read(host, "virt.host_info", HostInfo, answer)
+    info: HostInfo = _read_answer(cloud, host, "virt.host_info", HostInfo)
     incoming_vms = {*info.building, *info.coming}
     leftovers = set(info.unfinished) - incoming_vms - set(info.vms)
     # A purge cannot remove an unreadable leftover, so the reason replaces that remedy.
@@ -142,8 +145,8 @@ def _split_stopped(
 
 def _find_leaving_vms(cloud: Cloud, host: str) -> set[str]:
     """Return the VMs of a host that an unfinished move may have left shut off."""
-    fun = "virt.migration_state"
-    records_by_vm = wire.read(host, fun, dict[str, list[ShownRecord]], act(cloud, host, fun))
+    shape = dict[str, list[ShownRecord]]
+    records_by_vm = _read_answer(cloud, host, "virt.migration_state", shape)
     return {
         name
         for name, records in records_by_vm.items()
@@ -153,10 +156,8 @@ def _find_leaving_vms(cloud: Cloud, host: str) -> set[str]:
 
 def _read_vms(cloud: Cloud, host: str) -> dict[str, MigrationInfo]:
     """Return ``{name: answer of virt.migration_info}`` of all VMs of a host."""
-    answer = act(cloud, host, "virt.migration_info")
-    vms: dict[str, MigrationInfo] = wire.read(
-        host, "virt.migration_info", dict[str, MigrationInfo], answer
-    )
+    shape = dict[str, MigrationInfo]
+    vms: dict[str, MigrationInfo] = _read_answer(cloud, host, "virt.migration_info", shape)
     return vms
 
 
@@ -307,12 +308,8 @@ class _EvacuationRun:
             if target in rivals[name] and notes_by_host[host].get(name, [])[-1:] != [target]:
                 return f"that it was evacuated is not noted: {target} had one of that name before"
             changes = evacuationnotes.plan_changes(notes_by_host, name, source, target)
-            errors_by_host = evacuationnotes.note_changes(
-                cloud,
-                {changed_host: {name: trail} for changed_host, trail in changes.items()},
-                uuids,
-            )
-            reason = "; ".join(errors_by_host.values())
+            changes_by_host = {noting_host: {name: trail} for noting_host, trail in changes.items()}
+            reason = evacuationnotes.note_changes(cloud, changes_by_host, uuids)
             return f"it has moved, but that was not noted: {reason}" if reason else None
 
         outcome = parallelmoves.move(
@@ -355,8 +352,7 @@ class _EvacuationRun:
         reason_text = f" ({reason})" if reason else ""
         error = NotAllMoved(
             f"{self._host} {names}{reason_text}; what moved stays where it is, and the next run "
-            "goes on"
-            f": salt-run virt.evacuate {shlex.quote(self._host)}"
+            f"goes on: salt-run virt.evacuate {shlex.quote(self._host)}"
         )
         error.table = out
         raise error

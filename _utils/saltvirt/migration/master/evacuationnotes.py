@@ -188,9 +188,8 @@ def _unheard(name: str, host: str, vm_host: str, silent: Collection[str]) -> str
     vm, home, nothing = map(shlex.quote, (name, host, f"{{{name}: null}}"))
     return (
         f"it is on {vm_host}; {_join_names(silent)} cannot be asked whether an evacuation put it "
-        "there: "
-        f"bring it back with salt-run virt.migrate {vm} {home}, "
-        f"or forget it with salt {home} virt.evacuated {nothing}"
+        f"there: bring it back with salt-run virt.migrate {vm} {home}, or forget it with salt "
+        f"{home} virt.evacuated {nothing}"
     )
 
 
@@ -211,17 +210,11 @@ def survey_notes(cloud: Cloud, hosts: Iterable[str]) -> inventory.Survey:
 
 
 def parse_notes(host: str, answer: Any) -> dict[str, EvacuatedFacts]:
-    """Return a host's records; older releases have a list of hosts, or only the last host."""
-    if isinstance(answer, dict):
-        lists = {
-            name: [hosts] if isinstance(hosts, str) else hosts for name, hosts in answer.items()
-        }
-        answer = {
-            n: {"hosts": hosts} if isinstance(hosts, list) else hosts for n, hosts in lists.items()
-        }
-    shape = dict[str, EvacuatedFacts]
-    noted: dict[str, EvacuatedFacts] = wire.read(host, "virt.evacuated", shape, answer)
-    return noted
+    """Return a host's records ``{name: record}``, proved or not."""
+    notes: dict[str, EvacuatedFacts] = wire.read(
+        host, "virt.evacuated", dict[str, EvacuatedFacts], answer
+    )
+    return notes
 
 
 def note(cloud: Cloud, host: str, vms: Mapping[str, Sequence[str]], uuids: Uuids) -> None:
@@ -265,12 +258,12 @@ def renew(cloud: Cloud, host: str, forgotten_names: Collection[str] = ()) -> Non
 
 def note_changes(
     cloud: Cloud, changes: Mapping[str, Mapping[str, Sequence[str]]], uuids: Uuids
-) -> dict[str, str]:
-    """Have hosts record ``{host: {name: hosts}}``; return ``{host: reason}`` of those that fail."""
-    failed = {}
+) -> str:
+    """Have hosts record ``{host: {name: hosts}}``; return why some do not, empty for success."""
+    reasons = []
     for host, vms in changes.items():
         try:
             note(cloud, host, vms, uuids)
         except VirtError as error:
-            failed[host] = str(error)
-    return failed
+            reasons.append(str(error))
+    return "; ".join(reasons)

@@ -84,7 +84,7 @@ def _read_migration_info(
 ) -> MigrationInfo:
     """Return what a VM consists of; raise MoveFailed if it cannot be moved."""
     info = survey.answers.get(source)
-    # A host of an older release answers only a separate request for it.
+    # The survey may lack it, as the VM may have come to the host since.
     migration_info: MigrationInfo | None = info and info.moving
     if migration_info is None:
         answer = act(cloud, source, "virt.migration_info", name)
@@ -159,7 +159,7 @@ def dry_run(
     kwargs
         Keyword arguments of the module's ``virt.migrate``, checked as by :func:`migrate`.
     """
-    movespec.of(HostSettings(), kwargs)
+    movespec.from_call(HostSettings(), kwargs)
     source, migration_info, evaluations = plan(cloud, name, target)
     host = choose_host(cloud, source, migration_info, evaluations)
     disks_by_target = {disk.target: _describe_disk(disk) for disk in migration_info.disks}
@@ -181,9 +181,8 @@ def behind_nat(migration_info: MigrationInfo, host: str) -> str:
         return ""
     return (
         f"behind NAT ({', '.join(migration_info.nat)}): its connections break, its address may "
-        "change, and "
-        f"it is reached through {host} from then on; its minion may be silent for some 5 minutes, "
-        "until it finds its connection broken"
+        f"change, and it is reached through {host} from then on; its minion may be silent for some "
+        "5 minutes, until it finds its connection broken"
     )
 
 
@@ -211,7 +210,7 @@ def migrate(
     source
         The host that has the VM, if known.
     """
-    movespec.of(HostSettings(), kwargs)
+    movespec.from_call(HostSettings(), kwargs)
     refusals_by_host: dict[str, list[str]] = {}
     with orders.opened(cloud.opts, name) as order:
         _settle(cloud, order)
@@ -220,7 +219,7 @@ def migrate(
             cloud.progress("Placing", detail=f"from {source} to {host}")
             hosts = MoveHosts(source=source, target=host)
             hands = MoveExecutor(cloud, order, secrets.token_hex(8), hosts)
-            hands.given = kwargs
+            hands.move_options = kwargs
             try:
                 figures = recovery.run_move(cloud, hands)
             except NotReady as refused:

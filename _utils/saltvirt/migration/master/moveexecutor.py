@@ -3,7 +3,6 @@ The effects of a move that the master does, as :mod:`saltvirt.core.protocol.move
 them.
 """
 
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from saltvirt.core.journal.movefacts import Noted, cut_postcopy_message, lost_ha
 from saltvirt.core.journal.recordfacts import MoveOrderFacts
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.protocol.effects import Elsewhere, State
+from saltvirt.core.protocol.effects import State, ThirdHosts
 from saltvirt.core.protocol.moveprotocol import Source, Target
 from saltvirt.migration.master import thirdhosts
 from saltvirt.placement.answers import Figures, MigrationInfo, Room, StepDone
@@ -36,8 +35,6 @@ _OVERHEAD_S = 600
 # Seconds to wait for a job that is ending or a domain that is arriving.
 _PATIENCE_S = 30
 _STATE = "virt.migration_state"
-# Salt's errors about a function and an argument that an older release lacks.
-_INVALID_ARGUMENTS = "keyword arguments are not valid: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,18 +77,35 @@ class MoveExecutor:
         self.token, self.uuid = token, uuid
         self.name = order_record.name
         self.moving: MigrationInfo
-        self.given: Mapping[str, Any] = {}
+        self.move_options: Mapping[str, Any] = {}
         self.figures: dict[str, Any] = {}
         self.warnings: list[str] = []
         self.noted = Noted()
         # The VM's disk files by the source's record.
         self._disks: Sequence[str] = ()
         # Each host's last answer, or the reason why there is none.
-        self.seen: dict[str | None, Source | Target | str | None] = {}
+        self.answers: dict[str | None, Source | Target | str | None] = {}
         self.silent: set[str | None] = set()
         self.is_sent = False
         # The third hosts' answers; an unresponsive third host delays the move unless is_forced.
-        self.elsewhere, self.is_forced = Elsewhere(), False
+        self.third_hosts, self.is_forced = ThirdHosts(), False
+
+    @property
+    def source_state(self) -> Source | None:
+        """The source's last answer about the move; None if it gave none."""
+        answer = self.answers.get(self.source)
+        return answer if isinstance(answer, Source) else None
+
+    @property
+    def target_state(self) -> Target | None:
+        """The target's last answer about the move; None if it gave none."""
+        answer = self.answers.get(self.target)
+        return answer if isinstance(answer, Target) else None
+
+    @property
+    def source_has(self) -> bool:
+        """Whether the source has the VM, by its last answer."""
+        return self.source_state is not None and self.source_state.has
 
     # Effects of a new move.
 
@@ -107,8 +121,9 @@ class MoveExecutor:
 
     def open(self) -> None:
         kwarg = {"token": self.token, "target": self.target}
-        answer = self._act(self.source, "virt.migrate_begin", self.name, kwarg=kwarg)
-        self.moving = wire.read(self.source or "", "virt.migrate_begin", MigrationInfo, answer)
+        self.moving = self._read(
+            self.source, "virt.migrate_begin", MigrationInfo, self.name, kwarg=kwarg
+        )
         self.uuid = self.moving.uuid
         orders.note_uuid(self._held, self.moving.uuid)
 
@@ -123,19 +138,12 @@ class MoveExecutor:
         except HostUnresponsive:
             raise
         except HostCommandFailed as error:
-            raise NotReady(self._refusal(error)) from error
+            raise NotReady(str(error).removeprefix(f"{self.target}: ")) from error
         self.present = room.present
 
     def _prepare(self, kwarg: Mapping[str, Any]) -> Room:
-        answer = self._act(self.target, "virt.migrate_prepare", kwarg=kwarg)
-        room: Room = wire.read(self.target, "virt.migrate_prepare", Room, answer)
+        room: Room = self._read(self.target, "virt.migrate_prepare", Room, kwarg=kwarg)
         return room
-
-    def _refusal(self, error: HostCommandFailed) -> str:
-        if _INVALID_ARGUMENTS in str(error):
-            name = shlex.quote(self.target)
-            return f"it has an older version of Salt Virt: salt {name} saltutil.sync_all"
-        return str(error).removeprefix(f"{self.target}: ")
 
     def _send_images(self, images: Mapping[str, str]) -> None:
         count_text = terminal.count_text(len(images), "image")
@@ -144,21 +152,24 @@ class MoveExecutor:
         self._act(self.source, "virt.migrate_push", kwarg=kwarg, limit_s=self._limit_s)
 
     def send(self) -> None:
-        kwarg = {**self.given, "vm_": self.name, "target": self.target, "token": self.token}
+        kwarg = {**self.move_options, "vm_": self.name, "target": self.target, "token": self.token}
         kwarg |= {"present": self.present, "report": True}
         watch = progress_watcher(self._cloud, "salt/virt/migrate", self.source or "", self.name)
-        answer = self._act(
-            self.source, "virt.migrate", kwarg=kwarg, watch=watch, limit_s=self._limit_s
+        figures: Figures = self._read(
+            self.source,
+            "virt.migrate",
+            Figures,
+            kwarg=kwarg,
+            watch=watch,
+            limit_s=self._limit_s,
         )
-        source, fun = self.source or "", "virt.migrate"
-        figures: Figures = wire.read(source, fun, Figures, answer)
         self.figures, self.is_sent = figures.shown(), True
         self.warnings += figures.warnings
-        self.noted = wire.read(source, fun, Noted, figures.noted)
+        self.noted = wire.read(self.source or "", "virt.migrate", Noted, figures.noted)
 
     @property
     def _limit_s(self) -> float:
-        limit_s: float = self.given.get("limit_s", LIMIT_S) + _OVERHEAD_S
+        limit_s: float = self.move_options.get("limit_s", LIMIT_S) + _OVERHEAD_S
         return limit_s
 
     # Effects of settling a move.
@@ -173,12 +184,12 @@ class MoveExecutor:
         answer: Target | None = self._seen(self.target, "target")
         return answer
 
-    def look_elsewhere(self) -> Elsewhere:
+    def look_at_third_hosts(self) -> ThirdHosts:
         """Return the third hosts' answers about the VM: those of the two hosts may be outdated."""
         move = thirdhosts.Move(name=self.name, token=self.token, uuid=self.uuid)
         third_hosts = thirdhosts.look(self._cloud, move, {self.source, self.target})
-        self.elsewhere = replace(third_hosts, silent=()) if self.is_forced else third_hosts
-        return self.elsewhere
+        self.third_hosts = replace(third_hosts, silent=()) if self.is_forced else third_hosts
+        return self.third_hosts
 
     def _seen(self, host: str, side: str) -> Any:
         """Return a host's answer; ask again for a while if the host is working or has an error."""
@@ -186,7 +197,7 @@ class MoveExecutor:
         while True:
             state, is_last = self._state(host)
             out: Any = None if state is None else getattr(state, side)
-            self.seen[host] = out or self.seen[host]
+            self.answers[host] = out or self.answers[host]
             is_over = out is not None and not _is_working(out)
             if is_last or is_over or time.monotonic() > deadline:
                 if state is not None and side == "source":
@@ -201,13 +212,13 @@ class MoveExecutor:
         if reply.missing:
             self.silent.add(host)
         if not reply.ok:
-            self.seen[host] = reply.reason
+            self.answers[host] = reply.reason
             return None, reply.missing
-        self.seen[host] = None
+        self.answers[host] = None
         try:
             return wire.read(host, _STATE, State, reply.value), False
         except wire.BadAnswer as error:
-            self.seen[host] = str(error)
+            self.answers[host] = str(error)
             return None, True
 
     def _asked(self, host: str) -> minions.Reply:
@@ -221,33 +232,29 @@ class MoveExecutor:
         return host is None or minionkeys.read_accepted(self._cloud.opts, host) is None
 
     def cancel(self) -> None:
-        target = self.seen.get(self.target)
-        is_refused = isinstance(target, Target) and target.phase in (None, moveprotocol.REFUSED)
+        target = self.target_state
+        is_refused = target is not None and target.phase in (None, moveprotocol.REFUSED)
         self._step(
             self.source, moveprotocol.CANCEL, seen=self._phase_of_source, is_refused=is_refused
         )
 
     @property
     def _phase_of_source(self) -> str | None:
-        source = self.seen.get(self.source)
-        return source.phase if isinstance(source, Source) else None
+        return self.source_state.phase if self.source_state is not None else None
 
     def lose_target(self) -> None:
         """Give up the target: the operator declares it lost."""
-        source_phase = self._phase_of_source
-        self._step(
-            self.source, moveprotocol.CANCEL, seen=source_phase, is_refused=False, is_lost=True
-        )
+        phase = self._phase_of_source
+        self._step(self.source, moveprotocol.CANCEL, seen=phase, is_refused=False, is_lost=True)
 
     def give_up(self) -> None:
         """Give up what the target has: the operator does not need it."""
-        source = self.seen.get(self.source)
         if self.is_on_both:
             self._step(self.target, moveprotocol.DROP, is_lost=True)
         elif self.source is None:
             # There is no source left that could record the cancellation.
             self.drop()
-        elif isinstance(source, Source) and source.phase == moveprotocol.HANDING:
+        elif self._phase_of_source == moveprotocol.HANDING:
             self.lose_target()
         else:
             self.cancel()
@@ -255,9 +262,9 @@ class MoveExecutor:
     @property
     def is_on_both(self) -> bool:
         """Whether a target that was given up has come back with an arrived VM."""
-        source, target = self.seen.get(self.source), self.seen.get(self.target)
-        is_left = isinstance(source, Source) and source.phase == moveprotocol.CANCELLED
-        return is_left and isinstance(target, Target) and target.phase == moveprotocol.ARRIVED
+        target = self.target_state
+        has_arrived = target is not None and target.phase == moveprotocol.ARRIVED
+        return has_arrived and self._phase_of_source == moveprotocol.CANCELLED
 
     def lose_source(self) -> None:
         """Give up the source: the target keeps the VM, if the VM is whole there."""
@@ -269,8 +276,8 @@ class MoveExecutor:
     @property
     def is_left_alone(self) -> bool:
         """Whether the source still has what the target should have and lacks."""
-        source, target = self.seen.get(self.source), self.seen.get(self.target)
-        if not (isinstance(source, Source) and isinstance(target, Target)):
+        source, target = self.source_state, self.target_state
+        if source is None or target is None:
             return False
         return moveprotocol.is_left_alone(source, target)
 
@@ -280,12 +287,11 @@ class MoveExecutor:
     def give_way(self, host: str) -> list[str]:
         """End both hosts' records of a VM that ``host`` has; return lines on what both keep."""
         warnings = []
-        for side_host, step in (
-            (self.target, moveprotocol.LET_GO),
-            (self.source, moveprotocol.GIVE_WAY),
+        for side_host, answer, step in (
+            (self.target, self.target_state, moveprotocol.LET_GO),
+            (self.source, self.source_state, moveprotocol.GIVE_WAY),
         ):
-            answer = self.seen.get(side_host)
-            if not isinstance(answer, Source | Target) or answer.phase is None:
+            if answer is None or answer.phase is None:
                 continue
             if answer.phase == moveprotocol.ARRIVED:
                 # The VM arrived, so it belongs to the target, which has nothing to let go.
@@ -309,8 +315,8 @@ class MoveExecutor:
 
     @property
     def _is_handed(self) -> bool:
-        source = self.seen.get(self.source)
-        if isinstance(source, Source):
+        source = self.source_state
+        if source is not None:
             # If the source lacks the VM, the target may have the only copy and must not drop it.
             return source.is_handed or not source.has
         # The source was not asked for its state, as it has just sent the VM.
@@ -326,14 +332,21 @@ class MoveExecutor:
         self._step(self.target, moveprotocol.END)
 
     def _step(self, host: str | None, step: str, **kwarg: Any) -> StepDone:
-        fun, args = "virt.migrate_step", [self.name, self.token, step]
-        answer = self._act(host, fun, *args, kwarg=kwarg, limit_s=self._limit_s)
-        result: StepDone = wire.read(host or "", fun, StepDone, answer)
+        fun, args = "virt.migrate_step", (self.name, self.token, step)
+        result: StepDone = self._read(
+            host, fun, StepDone, *args, kwarg=kwarg, limit_s=self._limit_s
+        )
         return result
+
+    def _read(self, host: str | None, fun: str, shape: Any, *args: Any, **options: Any) -> Any:
+        """Have a host run a function, and return its answer as a type."""
+        return wire.read(host or "", fun, shape, self._act(host, fun, *args, **options))
 
     def _act(self, host: str | None, fun: str, *args: Any, **options: Any) -> Any:
         if host is None:
-            raise MoveFailed(f"nobody knows which host sends VM {self.name!r}")
+            raise MoveFailed(
+                f"no host that answers has the departure of VM {self.name!r} on record"
+            )
         try:
             return act(self._cloud, host, fun, *args, **options)
         except HostUnresponsive:
@@ -357,7 +370,7 @@ class MoveExecutor:
     def waits(self) -> str:
         """Return what an unfinished move waits for."""
         unresponsive_hosts = [
-            f"{host} ({reason})" for host, reason in self.seen.items() if isinstance(reason, str)
+            f"{host} ({reason})" for host, reason in self.answers.items() if isinstance(reason, str)
         ]
         if unresponsive_hosts:
             return f"{' and '.join(sorted(unresponsive_hosts))} cannot be asked"
@@ -366,34 +379,33 @@ class MoveExecutor:
             return other_reason
         if self.is_cut:
             return f"post-copy has failed: {self._cut()}"
-        for host, activity in (
-            (self.source, "is still sending it"),
-            (self.target, "is still taking it"),
-        ):
-            answer = self.seen.get(host)
-            if isinstance(answer, Source | Target) and _is_working(answer):
-                return f"{host} {activity}"
-        answer_texts = (f"{host} {_describe_answer(answer)}" for host, answer in self.seen.items())
+        if self.source_state is not None and _is_working(self.source_state):
+            return f"{self.source} is still sending it"
+        if self.target_state is not None and _is_working(self.target_state):
+            return f"{self.target} is still taking it"
+        answer_texts = (
+            f"{host} {_describe_answer(answer)}" for host, answer in self.answers.items()
+        )
         return f"the hosts do not agree: {', '.join(answer_texts)}"
 
     @property
     def is_cut(self) -> bool:
         """Whether either host reports that post-copy of the VM failed."""
-        answers = (self.seen.get(self.source), self.seen.get(self.target))
-        return any(isinstance(answer, Source | Target) and answer.is_cut for answer in answers)
+        states = (self.source_state, self.target_state)
+        return any(state is not None and state.is_cut for state in states)
 
     def _cut(self) -> str:
-        source, target = self.seen.get(self.source), self.seen.get(self.target)
-        is_there = isinstance(target, Target) and target.is_arriving
-        if isinstance(source, Source) and source.is_cut and is_there:
+        source, target = self.source_state, self.target_state
+        is_there = target is not None and target.is_arriving
+        if source is not None and source.is_cut and is_there:
             return cut_postcopy_message(self.name, self.target)
         return lost_half_message(self.name, self.target, is_source=is_there)
 
     def waits_for_others(self) -> str:
         """Return what a move waits for on third hosts; empty for nothing."""
-        if self.elsewhere.silent:
-            return f"{' and '.join(self.elsewhere.silent)} may have it, and cannot be asked"
-        moving_hosts = [*self.elsewhere.leaving, *self.elsewhere.coming]
+        if self.third_hosts.silent:
+            return f"{' and '.join(self.third_hosts.silent)} may have it, and cannot be asked"
+        moving_hosts = [*self.third_hosts.leaving, *self.third_hosts.coming]
         hosts_text = " and ".join(moving_hosts)
         return f"another move of it, by {hosts_text}, is not over either" if moving_hosts else ""
 
@@ -401,7 +413,7 @@ class MoveExecutor:
 def _describe_answer(answer: Source | Target | str | None) -> str:
     """Return a host's answer about a move, in words."""
     if not isinstance(answer, Source | Target):
-        return "has said nothing"
+        return "has not answered"
     return f"{'has' if answer.has else 'does not have'} the VM ({answer.phase or 'no record'})"
 
 

@@ -57,7 +57,7 @@ def note(
     opts: Mapping[str, Any], host: str, name: str, uuid: str | None, hosts: Sequence[str]
 ) -> EvacuatedFacts:
     """Return the record of an evacuated VM for its host, with the proof."""
-    if not uuid:  # the host's release does not report UUIDs
+    if not uuid:  # nothing would tell the VM from another one of its name
         return EvacuatedFacts(hosts=list(hosts))
     keys = _file(opts).read().get(host)
     if not keys:

@@ -5,7 +5,7 @@ import shlex
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive
 from saltvirt.core.errors import BadArgument, VirtError, VmIncomplete
 from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.protocol.effects import Elsewhere
+from saltvirt.core.protocol.effects import ThirdHosts
 from saltvirt.core.protocol.moveprotocol import Source, Target
 from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed
 
@@ -35,7 +35,7 @@ def refuse_keep(hands: MoveExecutor, keep: str) -> None:
         return
     # A host that answers with an error, because its libvirtd is down, say, may run the VM.
     if lost_host not in hands.silent and not hands.is_on_both:
-        answer = hands.seen.get(lost_host)
+        answer = hands.answers.get(lost_host)
         detail = f" ({answer})" if isinstance(answer, str) else ""
         raise MoveFailed(f"{lost_host} answers, so it is not lost: leave keep= out{detail}")
 
@@ -48,7 +48,7 @@ def is_third(hands: MoveExecutor, keep: str) -> bool:
     """Return whether ``keep`` is a third host that may have the VM."""
     if keep in (hands.source, hands.target):
         return False
-    third_hosts = hands.look_elsewhere()
+    third_hosts = hands.look_at_third_hosts()
     return keep in (*third_hosts.has, *third_hosts.leaving)
 
 
@@ -66,7 +66,7 @@ def yield_to_third_host(hands: MoveExecutor, keep: str, force: bool) -> str:
         source = Source(phase=moveprotocol.HANDING)
     if force and hands.target in hands.silent:
         target = Target()
-    step = moveprotocol.next_step(source, target, Elsewhere(has=(keep,)))
+    step = moveprotocol.next_step(source, target, ThirdHosts(has=(keep,)))
     if step == moveprotocol.WAIT:
         more = (
             f"; if {' and '.join(silent_hosts)} never comes back, with force=True too"
@@ -106,7 +106,7 @@ def _settle_command(name: str) -> str:
 
 def describe_third_host(hands: MoveExecutor) -> str:
     """Return the message for a VM on a third host while a move of the VM is on record."""
-    name, hosts_with_vm, begun = hands.name, hands.elsewhere.has, hands.hosts.begun
+    name, hosts_with_vm, begun = hands.name, hands.third_hosts.has, hands.hosts.begun
     where, when = " and ".join(hosts_with_vm), f" that was begun at {begun}" if begun else ""
     return (
         f"VM {name!r} is on {where}, and the move {hands.hosts}{when} is not "
@@ -117,7 +117,7 @@ def describe_third_host(hands: MoveExecutor) -> str:
 
 def end_with_kept_host(hands: MoveExecutor, keep: str) -> str:
     """End a move after its target was given up, and has come back with the VM."""
-    source = hands.seen.get(hands.source)
+    has_two = keep == hands.target and hands.source_has
     if keep == hands.source:
         hands.give_up()
     else:
@@ -125,7 +125,6 @@ def end_with_kept_host(hands: MoveExecutor, keep: str) -> str:
     hands.forget()
     hands.close()
     hands.hint_left(_other_host(hands, keep))
-    has_two = keep == hands.target and isinstance(source, Source) and source.has
     more = f"; {hands.source} has one too, see virt.query" if has_two else ""
     return f"is on {keep}{more}"
 
@@ -172,9 +171,9 @@ def _end_without_one(hands: MoveExecutor, keep: str, force: bool) -> str:
 
 
 def _end_without_source(hands: MoveExecutor, keep: str, force: bool) -> str:
-    target, lost_host = hands.seen.get(hands.target), hands.source
-    phase = target.phase if isinstance(target, Target) else None
-    has_come = isinstance(target, Target) and target.has
+    target, lost_host = hands.target_state, hands.source
+    phase = target.phase if target is not None else None
+    has_come = target is not None and target.has
     if has_come and phase is None:
         hands.hint_left(lost_host)
         hands.close()
@@ -186,8 +185,7 @@ def _end_without_source(hands: MoveExecutor, keep: str, force: bool) -> str:
     elif not force:
         raise MoveFailed(
             f"nothing that could run has come to {keep}, so the VM is where {lost_host} is; if "
-            "that "
-            f"never comes back, give up what has come with force=True too"
+            "that never comes back, give up what has come with force=True too"
         )
     if phase is not None:
         hands.drop()
@@ -214,13 +212,12 @@ def _arrive_without_source(hands: MoveExecutor, keep: str, force: bool) -> bool:
 
 def _end_without_target(hands: MoveExecutor, keep: str, force: bool) -> str:
     _refuse_third(hands)
-    source, lost_host = hands.seen.get(hands.source), hands.target
-    if isinstance(source, Source) and source.phase in _ARRIVED_PHASES and not source.has:
+    source, lost_host = hands.source_state, hands.target
+    if source is not None and source.phase in _ARRIVED_PHASES and not source.has:
         if not force:
             raise MoveFailed(
                 f"VM {hands.name!r} has gone from {keep} already, and is lost if {lost_host} is; "
-                "with "
-                "force=True too this move is forgotten"
+                "with force=True too this move is forgotten"
             )
         leftovers = hands.give_way(lost_host)
         hands.close()
@@ -233,13 +230,12 @@ def _end_without_target(hands: MoveExecutor, keep: str, force: bool) -> str:
 
 def _refuse_third(hands: MoveExecutor) -> None:
     """Raise MoveFailed if the VM may have moved on from the lost target."""
-    third_hosts = hands.look_elsewhere()
+    third_hosts = hands.look_at_third_hosts()
     hosts_with_vm = [*third_hosts.has, *third_hosts.leaving]
     if hosts_with_vm:
         raise MoveFailed(
-            f"VM {hands.name!r} is on {' and '.join(hosts_with_vm)}, to which it has gone on: "
-            "nothing is "
-            f"taken back; end this move with keep={hosts_with_vm[0]} force=True"
+            f"VM {hands.name!r} is on {' and '.join(hosts_with_vm)}, to which it has moved on: "
+            f"nothing is taken back; end this move with keep={hosts_with_vm[0]} force=True"
         )
     if third_hosts.silent or third_hosts.coming:
         more = "; if that cannot be, with force=True too" if third_hosts.silent else ""
@@ -248,8 +244,8 @@ def _refuse_third(hands: MoveExecutor) -> None:
 
 def _forget_cancelled(hands: MoveExecutor) -> str | None:
     """Forget a cancelled move if its target is no longer a minion of this master."""
-    source = hands.seen.get(hands.source)
-    is_over = isinstance(source, Source) and source.phase == moveprotocol.CANCELLED
+    source = hands.source_state
+    is_over = source is not None and source.phase == moveprotocol.CANCELLED
     if not (is_over and hands.target in hands.silent and hands.is_unknown(hands.target)):
         return None
     hands.forget()
@@ -259,29 +255,24 @@ def _forget_cancelled(hands: MoveExecutor) -> str | None:
 
 def describe_undecided(hands: MoveExecutor) -> str:
     """Return the message for a VM that both hosts have, or that only its target may have."""
-    name, source, target = hands.name, hands.seen.get(hands.source), hands.target
+    name, target = hands.name, hands.target
     if hands.is_on_both:
-        is_on_source = isinstance(source, Source) and source.has
-        where = f"{hands.source} {'has it too' if is_on_source else 'no longer has it'}"
+        where = f"{hands.source} {'has it too' if hands.source_has else 'no longer has it'}"
         return (
-            f"VM {name!r} had come to {target} before that was given up, and {where}: see which "
-            f"is right (salt HOST virt.vm_info {shlex.quote(name)}), stop the other, and end the "
-            f"move with {_settle_command(name)} keep={hands.source}, which removes what {target} "
-            "has, "
+            f"VM {name!r} had come to {target} before that was given up, and {where}: see which is "
+            f"right (salt HOST virt.vm_info {shlex.quote(name)}), stop the other, and end the move "
+            f"with {_settle_command(name)} keep={hands.source}, which removes what {target} has, "
             f"or keep={target}, which leaves both as they are"
         )
     if hands.is_left_alone:
         return _describe_incomplete(hands)
     return (
         f"what {target} has of VM {name!r} may be all there is of it: {_describe_source(hands)}; "
-        "see "
-        f"whether it is needed, and remove it with: {_settle_command(name)} force=True"
+        f"see whether it is needed, and remove it with: {_settle_command(name)} force=True"
     )
 
 
 def _describe_incomplete(hands: MoveExecutor) -> str:
-    source = hands.seen.get(hands.source)
-    is_whole = isinstance(source, Source) and source.has
     stays = f"if it is to stay there, {_settle_command(hands.name)} keep={hands.source}"
     lacking = (
         f"bring back what {hands.source} lacks, then {_settle_command(hands.name)} "
@@ -290,8 +281,8 @@ def _describe_incomplete(hands: MoveExecutor) -> str:
     return (
         f"VM {hands.name!r} was handed over to {hands.target}, which does not have it any more, "
         f"and no other host has it: nothing is removed on {hands.source}, as that may be the only "
-        f"copy; {stays if is_whole else lacking}; to forget the move and leave all files where "
-        f"they are, {_settle_command(hands.name)} force=True"
+        f"copy; {stays if hands.source_has else lacking}; to forget the move and leave all files "
+        f"where they are, {_settle_command(hands.name)} force=True"
     )
 
 

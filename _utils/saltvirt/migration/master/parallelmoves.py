@@ -136,7 +136,7 @@ class _Moves:
         self._count = min(pace.max_parallel, len(moves))
         self._turns = Turns(moves, pace.per_host, {h: pace.max_parallel for h in pace.free}, order)
         self._out, self._lock = Outcome(), threading.Lock()
-        self._said = progress.Pace(len(moves))
+        self._progress_pace = progress.Pace(len(moves))
 
     def all(self, *, is_fixed: bool, after: Callable[[str, str, str], str | None]) -> Outcome:
         """Make all moves, or those that begin before an interruption."""
@@ -196,16 +196,16 @@ class _Moves:
             self._turns.stop()
         self._turns.over(name, has_moved=has_moved)
         ended_count = len(self._out.moved) + len(self._out.failed) + len(self._out.gone)
-        if ended_count < self._said.total:
+        if ended_count < self._progress_pace.total:
             with self._lock:
-                self._cloud.progress("Done", detail=self._said.text(ended_count, "VMs"))
+                self._cloud.progress("Done", detail=self._progress_pace.text(ended_count, "VMs"))
 
     def _progress(self, name: str) -> Callable[..., None]:
-        def one(stage: str, **figures: Any) -> None:
+        def report(stage: str, **figures: Any) -> None:
             with self._lock:
                 self._cloud.progress(f"{name}: {stage}", **figures)
 
-        return one
+        return report
 
 
 _NOT_BEGUN = "not begun, the command was interrupted"

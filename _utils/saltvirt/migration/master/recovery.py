@@ -10,9 +10,9 @@ from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc.hostcommands import HostUnresponsive
 from saltvirt.core.errors import VirtError
-from saltvirt.core.journal.records import LockedRecord
+from saltvirt.core.journal.records import LockedRecord, Record
 from saltvirt.core.protocol import effects, moveprotocol, recoveryprotocol
-from saltvirt.core.protocol.moveprotocol import Source, Target
+from saltvirt.core.protocol.moveprotocol import Source
 from saltvirt.core.salt import threads
 from saltvirt.migration.master import override
 from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed, MoveHosts
@@ -59,8 +59,8 @@ def run_move(cloud: Cloud, hands: MoveExecutor) -> dict[str, Any]:
 
 def _note_stays(hands: MoveExecutor) -> None:
     """Record a target's report that it has nothing of the VM: it may not answer later."""
-    target = hands.seen.get(hands.target)
-    if isinstance(target, Target) and target.phase is None and not target.has:
+    target = hands.target_state
+    if target is not None and target.phase is None and not target.has:
         hands.hint_left(hands.target)
 
 
@@ -85,11 +85,11 @@ def _unsettled_error(hands: MoveExecutor, reason: str) -> Unsettled:
     more = ""
     if len(silent_hosts) == 2:
         more = ", or if neither host ever comes back, with force=True"
-    elif hands.elsewhere.silent:
+    elif hands.third_hosts.silent:
         more = ", or, if no host that cannot be asked can have it, with force=True"
-    elif hands.elsewhere.leaving and not silent_hosts:
-        more = f", or, if {hands.elsewhere.leaving[0]} has what is newest of it, with "
-        more += f"keep={hands.elsewhere.leaving[0]}"
+    elif hands.third_hosts.leaving and not silent_hosts:
+        more = f", or, if {hands.third_hosts.leaving[0]} has what is newest of it, with "
+        more += f"keep={hands.third_hosts.leaving[0]}"
     elif silent_hosts:
         (other_host,) = {hands.source, hands.target} - {*silent_hosts}
         never = f"if {silent_hosts[0]} never comes back"
@@ -185,8 +185,7 @@ def _settle_kept(hands: MoveExecutor, force: bool, keep: str | None) -> tuple[st
 
 
 def _describe_ending(hands: MoveExecutor, is_moved: bool | None, is_given_up: bool) -> str:
-    source = hands.seen.get(hands.source)
-    if is_given_up and not (isinstance(source, Source) and source.has):
+    if is_given_up and not hands.source_has:
         source_text = f", nor has {hands.source}" if hands.source else ""
         return f"was given up: {hands.target} has nothing of it any more{source_text}"
     if is_moved is None:
@@ -195,11 +194,9 @@ def _describe_ending(hands: MoveExecutor, is_moved: bool | None, is_given_up: bo
 
 
 def _is_stuck(hands: MoveExecutor) -> bool:
-    source = Source() if hands.source is None else hands.seen.get(hands.source)
-    target = hands.seen.get(hands.target)
-    if not (isinstance(source, Source) and isinstance(target, Target)):
-        return False
-    return moveprotocol.is_stuck(source, target)
+    source = Source() if hands.source is None else hands.source_state
+    target = hands.target_state
+    return source is not None and target is not None and moveprotocol.is_stuck(source, target)
 
 
 def _try_settle(hands: MoveExecutor, force: bool) -> tuple[str, Any]:
@@ -224,9 +221,15 @@ def settle_order(cloud: Cloud, order: LockedRecord) -> None:
     """Settle the move that an interrupted command of this master left on record."""
     record = order.record
     if record is not None and record.phase == orders.MOVING:
-        facts = orders.read_move(record)
-        hosts = MoveHosts(source=facts.source, target=facts.target, begun=record.since_text)
-        settle(cloud, order, record.token, hosts, facts.uuid)
+        hosts, uuid = read_route(record)
+        settle(cloud, order, record.token, hosts, uuid)
+
+
+def read_route(record: Record) -> tuple[MoveHosts, str | None]:
+    """Return the hosts, and the VM's UUID if known, of this master's order of a move."""
+    facts = orders.read_move(record)
+    hosts = MoveHosts(source=facts.source, target=facts.target, begun=record.since_text)
+    return hosts, facts.uuid
 
 
 def settle_left(cloud: Cloud, host: str) -> None:

@@ -77,12 +77,8 @@ def restore(
         changes = evacuationnotes.plan_changes(host_notes.trails, name, source, host)
         # This host's record last: until then it shows that the VM is to come here.
         order = sorted(changes, key=lambda noting_host: noting_host == host)
-        failed = evacuationnotes.note_changes(
-            cloud,
-            {noting_host: {name: changes[noting_host]} for noting_host in order},
-            host_notes.uuids,
-        )
-        reason = "; ".join(failed.values())
+        changes_by_host = {noting_host: {name: changes[noting_host]} for noting_host in order}
+        reason = evacuationnotes.note_changes(cloud, changes_by_host, host_notes.uuids)
         return f"it is home, but not all have noted that: {reason}" if reason else None
 
     moves = {name: (at, host) for name, at in away.back.items()}

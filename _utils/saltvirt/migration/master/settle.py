@@ -111,9 +111,7 @@ def _collect_moves(
     # This master knows both hosts of its own moves; the hosts' records do not change that.
     for record in orders.list_moves(cloud.opts):
         if name in (None, record.name):
-            facts = orders.read_move(record)
-            hosts = MoveHosts(source=facts.source, target=facts.target, begun=record.since_text)
-            out.setdefault((record.name, record.token), (hosts, facts.uuid))
+            out.setdefault((record.name, record.token), recovery.read_route(record))
     own_moves, disputed = set(out), {}
     for host, vm, host_record in _read_host_records(answers, name):
         hosts = _move_hosts(answers, host, vm, host_record)
@@ -150,7 +148,7 @@ def _describe_excess(answers: Mapping[str, Any], name: str | None) -> dict[str, 
     }
     return {
         host: f"{host} says that {count:,} moves are on record there, of which {_MOST} were looked "
-        "at: say virt.settle again, or with the name of a VM"
+        "at: run virt.settle again, or with the name of a VM"
         for host, count in sorted(counts.items())
         if count > _MOST
     }
@@ -174,8 +172,8 @@ def _agree(first: MoveHosts, second: MoveHosts) -> bool:
 
 def _dispute(vm: str, first: MoveHosts, second: MoveHosts, host: str) -> str:
     return (
-        f"VM {vm!r}: {host} has a move {second} on record that is said to be {first}, and nothing "
-        "is done for it: see which is right, and shut the other out: salt-run virt.disallow HOST"
+        f"VM {vm!r}: {host} has the move {second} on record, and another host {first}, so "
+        "nothing is done: see which is right, and shut the other out: salt-run virt.disallow HOST"
     )
 
 

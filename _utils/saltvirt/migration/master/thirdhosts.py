@@ -9,7 +9,7 @@ from saltvirt.cluster.rpc import minions
 from saltvirt.core import wire
 from saltvirt.core.journal.records import ShownRecord
 from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.protocol.effects import Elsewhere, State, Target
+from saltvirt.core.protocol.effects import State, Target, ThirdHosts
 from saltvirt.placement.answers import Presence
 
 _STATE = "virt.migration_state"
@@ -46,7 +46,7 @@ class Third:
 
 def classify_third_host(move: Move, third: Third) -> str | None:
     """
-    Return the field of :class:`saltvirt.core.protocol.effects.Elsewhere` for a host; None for no
+    Return the field of :class:`saltvirt.core.protocol.effects.ThirdHosts` for a host; None for no
     field.
 
     A running domain is the VM. A stopped domain is the VM, too, unless another unfinished move
@@ -84,7 +84,7 @@ def _undecided_phases(move: Move, on_record: Mapping[str, Iterable[ShownRecord]]
     return phases - moveprotocol.DECIDED
 
 
-def look(cloud: Cloud, move: Move, move_hosts: set[str | None]) -> Elsewhere:
+def look(cloud: Cloud, move: Move, move_hosts: set[str | None]) -> ThirdHosts:
     """Return the third hosts' answers about a VM, which its name and UUID identify."""
     third_hosts = [host for host in inventory.all_hosts(cloud) if host not in move_hosts]
     presence_survey = inventory.survey(cloud, third_hosts, "virt.presence", [move.name])
@@ -109,7 +109,7 @@ def look(cloud: Cloud, move: Move, move_hosts: set[str | None]) -> Elsewhere:
         *move_hosts,
     }
     unresponsive_hosts |= dict.fromkeys(hinted_hosts - {*unresponsive_hosts}, _UNASKED)
-    return Elsewhere(
+    return ThirdHosts(
         silent=tuple(f"{h} ({reason})" for h, reason in sorted(unresponsive_hosts.items())),
         **hosts_by_field,
     )

@@ -81,10 +81,7 @@ class Firewalld(Firewall):
             words: self._listed(["firewall-cmd", *words, "--list-rich-rules"]).splitlines()
             for words in (self._NOW, self._LATER)
         }
-        recorded_rules, other_rules = self._own_rules.read(), self._own_rules.others()
-        our_rules = set(recorded_rules or ())
-        if recorded_rules is None:
-            our_rules = rules.earlier_rich_rules(sum(rules_by_words.values(), []), self.ports)
+        our_rules, other_rules = set(self._own_rules.read() or ()), self._own_rules.others()
         differences = [
             (words, *rules.rich_changes(expected_rules, present_rules, our_rules - other_rules))
             for words, present_rules in rules_by_words.items()

@@ -77,7 +77,7 @@ def table_name(value: object) -> str:
 
 
 def refuse_beside(name: str) -> None:
-    """Refuse a name reserved for the table of another rule set; earlier releases allowed it."""
+    """Refuse a name reserved for the table of another rule set."""
     if name.endswith(BESIDE):
         raise BadArgument(
             "name",
@@ -332,26 +332,6 @@ def rich_rules(port_pairs: Iterable[_Span], peers: Peers) -> list[str]:
         for peer in peers[version]
         for pair in port_pairs
     ]
-
-
-def earlier_rich_rules(present_rules: Iterable[str], port_pairs: Iterable[_Span]) -> set[str]:
-    """
-    Return the rules that earlier releases set without recording them.
-
-    These set one rule for each port and address: an address without a rule for every port is not
-    ours, nor is a rule with another text.
-    """
-    rules_by_peer: dict[str, dict[str, str]] = {}
-    for rule in present_rules:
-        if match := _RICH.fullmatch(rule):
-            rules_by_peer.setdefault(match["peer"], {})[match["span"]] = rule
-    spans = [_span(pair, "-") for pair in port_pairs]
-    return {
-        by_span[span]
-        for by_span in rules_by_peer.values()
-        if by_span.keys() >= set(spans)
-        for span in spans
-    }
 
 
 def rich_changes(

@@ -257,16 +257,8 @@ def _find_image(
     try:
         flat_digest = _flat_path(base, digest).read_text()
     except FileNotFoundError:
-        return None if _is_misnamed(base, digest) else _read_cached(base, digest)
+        return _read_cached(base, digest)
     return None if candidate.needs_content() else _read_cached(base, flat_digest)
-
-
-def _is_misnamed(base: Path, digest: str) -> bool:
-    """Return whether an earlier release stored a flattened copy under the image's own digest."""
-    try:
-        return bool(json.loads(note_path(base, digest).read_text())["has_snapshots"])
-    except (FileNotFoundError, ValueError):
-        return False
 
 
 def _stat(path: str | Path) -> list[int]:
@@ -289,7 +281,7 @@ def _read_cached(base: Path, digest: str) -> validation.ValidatedImage | None:
         path=note["path"],
         format=note["format"],
         size_bytes=note["size_bytes"],
-        needs_uefi=note.get("needs_uefi", False),
+        needs_uefi=note["needs_uefi"],
     )
 
 
@@ -330,11 +322,6 @@ def find_sendable(settings: HostSettings, digest: str) -> validation.ValidatedIm
     image = find(settings, digest)
     if image is None:
         raise StorageError(f"the image {digest[:16]} is not on this host any more")
-    if _is_misnamed(ensure_folder(settings), digest):
-        raise StorageError(
-            f"{image.path} was flattened by an older release, and no host could check it; with the "
-            "VM stopped, give it a disk without a base (qemu-img convert)"
-        )
     return image
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from saltvirt.core import files, locks
 from saltvirt.core.errors import ImageError
 from saltvirt.core.options.config import HostSettings
-from saltvirt.storage.images import cache, qcow2, rights, source, validation
+from saltvirt.storage.images import cache, qcow2, source, validation
 
 # ``{digest: users}``
 _Users = Mapping[str, Collection[str]]
@@ -206,12 +206,11 @@ def _lost_note(path: Path) -> dict[str, Any]:
 
 
 def sweep(settings: HostSettings) -> None:
-    """Remove leftovers of killed fetches, take back begun removals, make old notes private."""
+    """Remove leftovers of killed fetches, and take back begun removals."""
     locks.sweep(_locks(settings))
     base = cache.folder_path(settings)
     files.sweep(base)
     _keep(base)
-    rights.tighten(base)
     for path in _find_abandoned_parts(base):
         path.unlink(missing_ok=True)
 

@@ -92,24 +92,14 @@ class Index:
     def _read(self) -> dict[str, Any]:
         try:
             entries: dict[str, Any] = json.loads(self._path.read_text())
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):
+            # If a crash has cut the file off, all entries can be computed again.
             return {}
-        except ValueError:
-            # A crash has cut the file off; all entries can be computed again.
-            return {}
-        # Earlier releases used plain URLs as keys, with their secrets.
-        return {
-            web_key(key) if key.startswith(("http://", "https://")) else key: value
-            for key, value in entries.items()
-        }
+        return entries
 
     def get(self, key: str) -> Any:
         """Return the value of a key, or None."""
         return self._read().get(key)
-
-    def rewrite(self) -> None:
-        """Rewrite the file in this release's form."""
-        files.write(self._path, json.dumps(self._read()).encode())
 
     def put(self, key: str, value: object) -> None:
         """Set a value; replace the file atomically."""

@@ -63,7 +63,7 @@ class ValidatedImage:
     An image that may be used.
 
     needs_uefi
-        Whether it boots by UEFI alone; False for images that an earlier release cached.
+        Whether it boots by UEFI alone.
     """
 
     path: str

@@ -166,8 +166,8 @@ class Checker(Bypasses, Invariants):
             if world.left[1]:
                 spent = world._replace(left=(world.left[0], world.left[1] - 1, *world.left[2:]))
                 yield f"{name}: silent", answered(spent, None)
-        elif effect == "look_elsewhere":
-            yield name, answered(world, self.look_elsewhere(world, runner))
+        elif effect == "look_at_third_hosts":
+            yield name, answered(world, self.look_at_third_hosts(world, runner))
         else:
             call = self.call(world, runner, effect)
             yield name, with_runner(world, master, runner._replace(call=call))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from saltvirt.core.protocol import moveprotocol, recoveryprotocol
-from saltvirt.core.protocol.moveprotocol import Elsewhere, MoveRecord, Source
+from saltvirt.core.protocol.moveprotocol import MoveRecord, Source, ThirdHosts
 
 NOTHING, PART, UNSYNCED, WHOLE = range(4)
 
@@ -223,4 +223,4 @@ def same(world):
 def last_looks(answers):
     """Return what source and target said last; the target is asked again after the others."""
     said = [answer for _kind, answer in answers]
-    return said[-4 if isinstance(said[-2], Elsewhere) else -2], said[-1]
+    return said[-4 if isinstance(said[-2], ThirdHosts) else -2], said[-1]

@@ -3,7 +3,7 @@
 from clouds import NOTHING, UNSYNCED, Call, Lost, Runner, change, is_arriving, with_runner
 from saltvirt.core.journal.records import ShownRecord
 from saltvirt.core.protocol import moveprotocol
-from saltvirt.core.protocol.effects import Elsewhere, Target
+from saltvirt.core.protocol.effects import Target, ThirdHosts
 from saltvirt.migration.master import thirdhosts
 from saltvirt.placement.answers import Presence
 
@@ -51,7 +51,7 @@ class Invariants:
         if is_last and not world.hosts[runner.target].defined:
             raise Lost("success is reported, and it is not there")
 
-    def look_elsewhere(self, world, runner):
+    def look_at_third_hosts(self, world, runner):
         """Return what the third hosts say of the VM, judged as the master does."""
         stands = {"has": [], "leaving": [], "coming": []}
         move = thirdhosts.Move(name="vm", token=runner.token, uuid="u")
@@ -59,7 +59,7 @@ class Invariants:
             where = thirdhosts.classify_third_host(move, _third(world, number))
             if where is not None:
                 stands[where].append(number)
-        return Elsewhere(**{where: tuple(found) for where, found in stands.items()})
+        return ThirdHosts(**{where: tuple(found) for where, found in stands.items()})
 
     def check_settling(self, world):
         """Check that the next command brings everything to an end, whatever has died before."""
@@ -89,7 +89,7 @@ class Invariants:
             runner = Runner("settle", token, source, target)
             there = self.look_at_target(world, runner)
             seen = self.look_at_source(world, runner)
-            others = self.look_elsewhere(world, runner)
+            others = self.look_at_third_hosts(world, runner)
             is_kept = moveprotocol.next_step(seen, there, others) == moveprotocol.KEEP
             if is_kept and moveprotocol.is_left_alone(seen, there):
                 given = {"seen": seen.phase, "is_refused": False, "is_lost": True}

@@ -5,10 +5,10 @@ from checker import Checker, with_runner
 from clouds import PART, UNSYNCED, WHOLE, Call, Host, Lost, Runner, World, change
 from invariants import open_moves
 from saltvirt.core.protocol import effects, moveprotocol
-from saltvirt.core.protocol.effects import Elsewhere
+from saltvirt.core.protocol.effects import ThirdHosts
 from saltvirt.core.protocol.moveprotocol import Source, Target
 
-ON_H3, SILENT = Elsewhere(has=("h3",)), Elsewhere(silent=("h3 (does not answer)",))
+ON_H3, SILENT = ThirdHosts(has=("h3",)), ThirdHosts(silent=("h3 (does not answer)",))
 OFF = Source(phase=moveprotocol.HANDING, has=True)
 AWAY = Source(phase=moveprotocol.HANDING, has=True, is_handed=True)
 NEXT = {
@@ -33,7 +33,7 @@ NEXT = {
 @pytest.mark.parametrize(("source", "target", "alone", "silent"), NEXT.values(), ids=NEXT)
 def test_what_a_third_host_has_is_not_taken_back_or_given_away(source, target, alone, silent):
     assert moveprotocol.asks_others(source, target, moveprotocol.next_step(source, target))
-    assert moveprotocol.next_step(source, target, Elsewhere()) == alone
+    assert moveprotocol.next_step(source, target, ThirdHosts()) == alone
     assert moveprotocol.next_step(source, target, ON_H3) == moveprotocol.GONE_ON
     assert moveprotocol.next_step(source, target, SILENT) == silent
 
@@ -73,7 +73,7 @@ def test_a_source_keeps_what_its_target_does_not_have(source, target):
 
     assert step == moveprotocol.KEEP
     assert moveprotocol.asks_others(source, target, step)
-    assert moveprotocol.next_step(source, target, Elsewhere()) == moveprotocol.KEEP
+    assert moveprotocol.next_step(source, target, ThirdHosts()) == moveprotocol.KEEP
     assert moveprotocol.next_step(source, target, ON_H3) == moveprotocol.GONE_ON
     assert moveprotocol.next_step(source, target, SILENT) == moveprotocol.WAIT
 
@@ -180,7 +180,7 @@ def test_power_cuts_and_moves_by_hand_over_four_hosts_lose_nothing(count, left):
 
 
 def test_without_the_others_it_would_be_on_two_hosts(monkeypatch):
-    monkeypatch.setattr(Onward, "look_elsewhere", lambda *_args: Elsewhere())
+    monkeypatch.setattr(Onward, "look_at_third_hosts", lambda *_args: ThirdHosts())
 
     with pytest.raises(Lost, match="it is on|would be started|runs on"):
         test_moves_by_hand_from_host_to_host_lose_nothing((2, 0, 1, 0))

@@ -144,51 +144,6 @@ def test_a_rule_of_the_admin_stays(fake, is_new):
     assert fake.now == fake.later == own
 
 
-def test_rules_of_a_version_without_a_record_are_taken_over(fake):
-    left = rich(PORTS, "10.0.0.2", "10.0.0.9")
-    fake.now, fake.later = [*left, ADMINS], [*left, ADMINS]
-    new = work(fake, peers=["10.0.0.2"])
-    assert new.plan() == {
-        **dict.fromkeys(rich(PORTS, "10.0.0.9"), "removed"),
-        str(bootunits.RULES / "firewalld-salt_virt.rules"): "written",
-    }
-    new.apply()
-
-    assert sorted(fake.now) == sorted(fake.later) == sorted([*rich(PORTS, "10.0.0.2"), ADMINS])
-    gone = work(fake)
-    gone.removal()
-    gone.remove()
-    assert fake.now == fake.later == [ADMINS]
-
-
-def test_a_version_without_a_record_is_undone_by_the_ports(fake):
-    fake.now, fake.later = rich(PORTS, "10.0.0.2"), rich(PORTS, "10.0.0.2")
-    gone = work(fake)
-    gone.removal()
-    gone.remove()
-    assert fake.now == fake.later == []
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        ADMINS,
-        ADMINS.replace("rule family", 'rule priority="-10" family'),
-        ADMINS.replace("source address", "source NOT address"),
-        ADMINS.replace(" port port", " source-port port"),
-        ADMINS.replace(" accept", ' log prefix="x" accept'),
-        'rule family="ipv4" source address="1.2.3.4" accept',
-    ],
-)
-def test_what_is_not_said_in_our_words_or_for_one_port_only_is_not_ours(other):
-    pairs = rules.ports(PORTS)
-    ours = rich(PORTS, "10.0.0.2", "fd00::2")
-
-    assert rules.earlier_rich_rules([other, *ours], pairs) == set(ours)
-    assert rules.earlier_rich_rules([ADMINS], rules.ports([16514])) == {ADMINS}
-    assert rules.earlier_rich_rules(ours, rules.ports([22])) == set()
-
-
 def test_two_names_share_a_rule_until_both_are_gone(fake):
     for name in ("first", "second"):
         work(fake, peers=["10.0.0.2"], name=name).apply()

@@ -9,7 +9,6 @@ import installing
 # Traces of a machine that has run, which an image for many VMs must not have.
 _OWN = (
     "/etc/salt/minion_id",
-    "/etc/salt/minion.d/99-salt-virt.conf",
     "/etc/salt/minion.d/zz-salt-virt.conf",
     "/etc/salt/pki/minion/*",
     "/etc/salt/proxy.d/*",

@@ -98,7 +98,6 @@ def seed(tree: Any, job: dict[str, Any]) -> None:
     is_another = job.get("is_another") or _minion_id(tree) != _find_new_id(job)
     for name in ("minion.pem", "minion.pub") if is_another else ():
         tree.rm_f(f"/etc/salt/pki/minion/{name}")
-    tree.rm_f("/etc/salt/minion.d/99-salt-virt.conf")  # the name in earlier releases
     for path, text, mode in job["files"]:
         put(tree, path, text, int(mode, 8))
     tree.mkdir_p("/etc/salt/pki/minion")  # a guest without a key of ours makes its own there

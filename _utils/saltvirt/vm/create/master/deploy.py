@@ -224,7 +224,6 @@ def _build_on_best_host(
         hosts=[(host, progress_template.format(host)) for host in fitting_hosts],
         no_host_error=partial(hostbuild.no_host_fits_error, request.requirements, evaluations),
         report={"unasked": unasked_hosts, "others": similar_names, "images": images},
-        taking=hostbuild.taking(answers),
     )
     host = hostbuild.run_build(build, seeded_hosts)
     return _NewVm(host=host, is_seeded=host in seeded_hosts, warnings=build.warnings)

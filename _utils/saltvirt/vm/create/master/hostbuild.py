@@ -26,21 +26,15 @@ from saltvirt.core.journal.recordfacts import OrderFacts
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.model import Evaluation, Requirements
 from saltvirt.placement import choose
-from saltvirt.placement.answers import HostInfo
 from saltvirt.vm.create.master.vmrequest import VmRequest
 
 # The kind of error after which the host may have leftovers.
 _UNDO_FAILED_KIND = "NotTakenBack"
-# The kinds of errors after which the next host is tried; the second is the previous release's.
-_REFUSED_KINDS = ("ReservationRefused", "ClaimRefused")
+# The kind of error after which the next host is tried.
+_REFUSED_KIND = "ReservationRefused"
 # Seconds before each question whether a host has ended its job: a busy host takes a while to
 # remove what it fetched.
 _UNDOING_S = (0, 1, 2, 4, 8, 15, 30)
-
-
-def taking(answers: Mapping[str, HostInfo]) -> frozenset[str]:
-    """Return the hosts that can give a VM a UUID chosen by the master."""
-    return frozenset(host for host, info in answers.items() if info.takes_uuid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +50,6 @@ class Build:
         Returns the context to hold while a host builds. Defaults to none.
     report
         The master's facts for the host: hosts not asked, similar names, images.
-    taking
-        The hosts that give the VM ``uuid``.
     uuid
         The VM's UUID, which tells the VM from others of its name on all hosts.
     """
@@ -70,7 +62,6 @@ class Build:
     turn: Callable[[str], AbstractContextManager[object]] = nullcontext
     warnings: list[str] = field(default_factory=list)
     report: Mapping[str, Any]
-    taking: Collection[str]
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
@@ -214,8 +205,7 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
     reasons_by_host: dict[str, list[str]] = {}
     for host, detail in build.hosts:
         cloud.progress("Placing", detail=detail)
-        given_uuid = build.uuid if host in build.taking else None
-        facts = replace(build.facts, host=host, order_id=minions.new_id(), given_uuid=given_uuid)
+        facts = replace(build.facts, host=host, order_id=minions.new_id(), given_uuid=build.uuid)
         orders.enter(build.order, orders.ORDERED, facts)
         with build.turn(host):
             reply = _order(build, host, pairs.get(host))
@@ -229,7 +219,7 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
         # The host itself replied that it has nothing of the VM.
         previous_phase = orders.KEYED if pairs else orders.PLACING
         orders.enter(build.order, previous_phase, replace(build.facts, host=None))
-        if reply.kind not in _REFUSED_KINDS:
+        if reply.kind != _REFUSED_KIND:
             raise HostCommandFailed(f"{host}: {reply.error}")
         reasons_by_host[host] = [choose.strip_cures(reply.error or "")]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")

@@ -12,7 +12,7 @@ from saltvirt.core.journal import records
 from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import moveprotocol
-from saltvirt.libvirt import legacymoves, reservations
+from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.xml.edit import readdomain
 
@@ -116,9 +116,6 @@ def hold_start_lock(settings: HostSettings, name: str) -> AbstractContextManager
 
 def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) -> None:
     """Raise OnItsWay if a VM of this name, or UUID, belongs, or may belong, to another host."""
-    # A start may be the first command after an upgrade.
-    legacymoves.adopt(settings)
-    legacymoves.refuse_unreadable(settings, name)
     for record in reservations.find_records(settings, "departure", name, uuid):
         if record.phase in _AWAY:
             target = record.read(DepartureFacts).target

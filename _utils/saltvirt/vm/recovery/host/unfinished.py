@@ -20,7 +20,7 @@ from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import BuildFacts, PurgeFacts
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import moveprotocol
-from saltvirt.libvirt import legacy, reservations
+from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.storage import (
     diskpaths,
@@ -102,7 +102,7 @@ def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
                 diskpaths.settle_definitions()
                 settle_record(conn, settings, locked_record)
                 reservations.end(settings, locked_record)
-    return _settle_claim(conn, settings, name) or is_any_settled
+    return is_any_settled
 
 
 def _settle_build(conn: Any, settings: HostSettings, locked_record: records.LockedRecord) -> None:
@@ -190,23 +190,6 @@ def _is_its_own(
         return old_signature == current_signature
     # An operator may have made another local file; a crash can only make the file older.
     return old_signature[0] == current_signature[0] and current_signature[-1] <= old_signature[-1]
-
-
-def _settle_claim(conn: Any, settings: HostSettings, name: str) -> bool:
-    """Settle the claim of an older version's builder; return whether there was one."""
-    claim = legacy.read_stale_claims(settings).get(name)
-    if claim is None or "until" in claim:
-        return False
-    if "is_broken" in claim:
-        log.warning("the reservation of VM %s cannot be read; look for files of it", name)
-    if not lifecycle.is_defined(conn, name):
-        days = trash.settled_days(settings)
-        with trash.fill_trash(settings, name, reason=_INTERRUPTED_BUILD, days=days) as drop:
-            removal_ = Removal(policy=policies.UNDO, drop=drop)
-            _clear(conn, settings, name, claim["paths"], claim["defines"], removal_)
-    reservations.note_end(settings)
-    files.unlink(legacy.claim_path(settings, name))
-    return True
 
 
 def _clear(

@@ -207,7 +207,6 @@ def host_info(
             coming_vms,
             settings.pool_ratio,
         ),
-        takes_uuid=True,
     )
 
 

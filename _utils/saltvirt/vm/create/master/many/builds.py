@@ -145,7 +145,6 @@ class Builds:
                 "images": self._images.digests(request.images, request.saltenv),
                 **({"undoable": True} if self._call.all_or_nothing else {}),
             },
-            taking=hostbuild.taking(self._hosts.answers),
         )
         self.uuids[name] = build.uuid
         seeded = {host for host, info in self._hosts.answers.items() if request.is_seeded(info)}
