@@ -13,7 +13,7 @@ from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
-    from saltvirt.checks.doctor.host import facts, mend
+    from saltvirt.checks.doctor.host import facts, localleftovers
     from saltvirt.storage import putaway
     from saltvirt.storage import trash as bins
 
@@ -27,8 +27,8 @@ def doctor_facts(**kwargs):
     Return facts about this host, which ``salt-run virt.doctor`` judges.
 
     Returns ``{code, copies, vms, made_for, shared, files, busy, left, unreadable, moves,
-    trash_days, unreadable_trash}``: its VMs with their files, files of VMs that nothing here uses,
-    records, and leftovers that concern this host only, by check.
+    unreadable_trash, foreign_virt}``: its VMs with their files, files of VMs that nothing here
+    uses, records, and leftovers that concern this host only, by check.
 
     CLI Example:
 
@@ -56,9 +56,9 @@ def doctor_mend(wanted, **kwargs):
 
         salt hyper1 virt.doctor_mend '{lock: []}'
     """
-    leftovers = wire.argument("wanted", dict[str, list[str]], wanted)
+    subjects_by_check = wire.argument("wanted", dict[str, list[str]], wanted)
     with _module.opened("virt.doctor_mend", kwargs) as (conn, settings):
-        return mend.mend(conn, settings, leftovers)
+        return localleftovers.mend(conn, settings, subjects_by_check)
 
 
 def trash(**kwargs):

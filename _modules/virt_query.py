@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from saltvirt.core import wire
-from saltvirt.core.errors import HostUnreachable
+from saltvirt.core.errors import BadConfig, HostUnreachable
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.host import hostmodule
@@ -72,9 +72,10 @@ def setup_facts(peers=None, others=None, **kwargs):
         resolve to an address. Default to none.
 
     Returns ``{code, clock_s, hash_type, virtualization, has_kvm, libvirt, info, why_not, folder,
-    lacking, storagepool, pool, appliance, users, masters, no_master, moving, unreadable,
-    misspelt}``; ``info`` is the answer of ``virt.host_info``, or None if libvirt does not answer;
-    ``libvirt`` has the reason.
+    lacking, storagepool, pool, appliance, users, masters, no_master, moving, unreadable, misspelt,
+    machine, seed_method, deep, bad_option, foreign_virt}``; ``info`` is the answer of
+    ``virt.host_info``, or None if libvirt does not answer; ``libvirt`` has the reason. If an option
+    of this host cannot be used, returns only ``{refused_option}``.
 
     CLI Example:
 
@@ -82,14 +83,17 @@ def setup_facts(peers=None, others=None, **kwargs):
 
         salt hyper1 virt.setup_facts
     """
-    settings = _module.settings("virt.setup_facts", kwargs)
     addresses = dict[str, list[str]]
     addresses_by_host = wire.argument("others", addresses, others or {})
     addresses_by_host |= wire.argument("peers", addresses, peers or {})
     misspelt = config.find_misspelt(__opts__, __pillar__, __grains__)
-    return wire.plain(
-        setup.read_host_facts(__opts__, settings, _basepath(), addresses_by_host, misspelt)
-    )
+    try:
+        settings = config.for_call("virt.setup_facts", kwargs, __opts__, __pillar__, __grains__)
+        return wire.plain(
+            setup.read_host_facts(__opts__, settings, _basepath(), addresses_by_host, misspelt)
+        )
+    except BadConfig as error:
+        return {"refused_option": str(error)}
 
 
 def list_domains(**kwargs):

@@ -28,6 +28,8 @@ WHY = {
     "salt-pip install .[hypervisor]": INTERNET,
     "salt-pip install /srv/wheels libvirt-python pycdlib pyroute2": INTERNET,
     "salt-pip install pygit2": INTERNET,
+    "salt-pip uninstall saltext-virt": TAKES_APART,
+    "salt pip.uninstall": TAKES_APART,
     "salt-pip install saltext-virt": "another product; the tests install its wheel",
     "salt-pip uninstall saltvirt": TAKES_APART,
     "salt-pip wheel .": INTERNET,

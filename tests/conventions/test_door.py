@@ -36,7 +36,10 @@ EXCEPTIONS = {
     "vm/create/host/apply.py": (1, "credentials that QEMU has read"),
     "certificates/host/enrolment.py": (1, "a note about certificates"),
     "certificates/host/reload.py": (1, "a note about certificates"),
-    "checks/doctor/host/mend.py": (1, "marks of builds, which are second names of a file"),
+    "checks/doctor/host/localleftovers.py": (
+        1,
+        "marks of builds, which are second names of a file",
+    ),
     "libvirt/maintenance.py": (2, "notes of maintenance"),
     "storage/claims.py": (2, "marks of arrivals, which are second names of a file"),
     "vm/show/host/sharedfiles.py": (1, "marks that show whether two hosts see one file"),

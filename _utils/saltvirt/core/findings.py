@@ -1,30 +1,44 @@
 """Findings of the audit, the setup check and the doctor: problem, place and remedy."""
 
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 MASTER = "master"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """
     One problem that a check found.
 
-    check
-        The check's name in docs/security.md or docs/setup-check.md.
-    where
-        ``master``, or the id of a minion.
     fix
         A command, or the change to make.
+    check
+        The check's name in docs/security.md, docs/setup-check.md or docs/doctor.md.
+    where
+        ``master``, or the id of a minion.
+    level
+        What is missing without the fix; None if the command has no levels.
+    subject
+        The VM, path or pool that is left over; None if the command names none.
+    mend
+        What ``virt.doctor fix=True`` does; empty if the operator has to act.
     """
 
-    check: str
-    where: str
     what: str
     fix: str
+    check: str = ""
+    where: str = ""
+    level: str | None = None
+    subject: str | None = None
+    mend: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """Return ``{check, where, what, fix}``, with ``level`` or ``subject`` if there is one."""
+        names = ("check", "where", "what", "fix", "level", "subject")
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def apply_command(host: str, sls: str) -> str:
@@ -35,8 +49,3 @@ def apply_command(host: str, sls: str) -> str:
 def sync_command(host: str) -> str:
     """Return the commands that sync the project's modules to the master, then to a host."""
     return f"salt-run saltutil.sync_all; salt {shlex.quote(host)} saltutil.sync_all"
-
-
-def table(findings: Sequence[Finding], checked_hosts: Iterable[str]) -> dict[str, Any]:
-    """Return ``{"findings": [], "checked": [host]}``, shown alone or beside an error."""
-    return {"findings": [asdict(finding) for finding in findings], "checked": sorted(checked_hosts)}

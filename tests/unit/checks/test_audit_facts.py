@@ -5,7 +5,6 @@ import json
 import socket
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 from saltvirt.ca import ca, crl
@@ -58,12 +57,10 @@ def test_what_listens_is_read_from_the_kernel(family, address):
     with socket.socket(family) as listening:
         listening.bind((address, 0))
         port = listening.getsockname()[1]
-        tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
-        assert facts.listening(tables, port) == []
+        assert facts.listening(conffiles.FileReader(), port) == []
 
         listening.listen()
-        tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
-        assert facts.listening(tables, port) == [address]
+        assert facts.listening(conffiles.FileReader(), port) == [address]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from askedpillar import asked
 from auditkit import HOSTS, NOW
 from saltvirt.ca import ca
 from saltvirt.checks.audit.master import run
-from saltvirt.checks.audit.master.granted import find_grants
+from saltvirt.checks.audit.master.granted import describe_grants
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import minions
@@ -315,7 +315,7 @@ def test_old_keys_are_named_with_what_ends_them(world):
 
     ((_check, _where, what, fix),) = world.audit()
 
-    assert f"{folder}/hyper 2 and 1 more folders: whoever reads them is let in" in what
+    assert f"{folder}/hyper 2 and 1 more folders: libvirt lets in any reader of them" in what
     assert fix.endswith(f"virt_pki.rotate_ca; then rm -r '{folder}/hyper 2' {folder}/hyper1")
 
 
@@ -324,7 +324,7 @@ def test_old_keys_of_a_ca_that_has_gone_are_only_removed(world):
 
     ((_check, _where, what, fix),) = world.audit()
 
-    assert "nobody needs them" in what and fix == f"rm -r {world.place.folder}/hyper1"
+    assert "nothing needs them" in what and fix == f"rm -r {world.place.folder}/hyper1"
 
 
 def test_what_cannot_be_told_of_old_keys_counts_as_trusted(world):
@@ -333,7 +333,7 @@ def test_what_cannot_be_told_of_old_keys_counts_as_trusted(world):
 
     ((_check, _where, what, _fix),) = world.audit()
 
-    assert "whoever reads them is let in" in what
+    assert "libvirt lets in any reader of them" in what
 
 
 def test_a_master_without_hypervisors_and_a_ca_is_looked_at_itself(opts, monkeypatch):
@@ -347,7 +347,7 @@ def test_what_only_looks_may_be_given_to_others():
     looks = ["test.ping", "virt.query", "network.interfaces", "state.show_top", "mine.get"]
     wheels = {"@wheel": ["key.list_all", "key.finger"], "@runner": ["manage.status", "jobs.*"]}
 
-    assert list(find_grants(["virt.vm_state", {"*": looks}, wheels, "@jobs", 7, "("])) == []
+    assert (describe_grants(["virt.vm_state", {"*": looks}, wheels, "@jobs", 7, "("])) == []
 
 
 @pytest.mark.parametrize(

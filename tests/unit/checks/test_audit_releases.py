@@ -96,13 +96,13 @@ def test_versions_without_end_are_cut():
 
     assert not releases.is_older(endless, "12.7.0")
     assert all(len(one.what) < 2000 for one in releases.findings("hyper1", said))
-    (found,) = releases.filters("hyper1", facts("9.0.0"), [f"web{n}" for n in range(12)])
+    (found,) = releases.filters(facts("9.0.0"), [f"web{n}" for n in range(12)])
     assert "web9 and 2 more do not hold" in found.what
 
 
 def test_filters_are_not_relied_on_where_libvirt_makes_them_anew():
-    (found,) = releases.filters("hyper1", facts("11.3.0"), ["web1", "web2"])
+    (found,) = releases.filters(facts("11.3.0"), ["web1", "web2"])
     assert found.check == "filter-window" and "those of web1, web2 do not hold" in found.what
 
-    assert not [*releases.filters("hyper1", facts("11.6.0"), ["web1"])]
-    assert not [*releases.filters("hyper1", facts("9.0.0"), [])]
+    assert not [*releases.filters(facts("11.6.0"), ["web1"])]
+    assert not [*releases.filters(facts("9.0.0"), [])]

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 from cellserver import saying, serving
-from saltvirt.checks.setup.master.gaps import CELLS, NEEDED
+from saltvirt.checks.setup.master.setupcloud import CELLS, NEEDED
 
 PASSWORD = "a-password-that-nobody-may-see"
 NOBODY = {"salt-virt-check": {"hosts": {}, "traces": [], "may_have": {}, "order": None}}

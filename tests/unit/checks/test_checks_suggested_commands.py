@@ -5,8 +5,9 @@ import shlex
 import pytest
 from playedhosts import HOW, clouds
 from saltvirt.checks.doctor.doctoranswer import DoctorFacts, MoveLeft
-from saltvirt.checks.doctor.master import hostchecks, masterchecks
-from saltvirt.checks.doctor.master.leftover import CloudFacts, MasterFacts
+from saltvirt.checks.doctor.master.doctorcloud import DoctorCloud, MasterRecords
+from saltvirt.checks.doctor.master.masterchecks import CHECKS as OF_MASTER
+from saltvirt.checks.doctor.master.run import CHECKS
 from saltvirt.cluster.inventory import presence
 from saltvirt.migration.master import evacuate, evacuationnotes, override
 
@@ -23,22 +24,22 @@ def doctored(**more):
     """Return a look at a cloud of one host."""
     empty = {
         **{"code": "1", "copies": ["/a"], "vms": {}, "made_for": [], "shared": [], "files": []},
-        **{"busy": [], "left": {}, "unreadable": {}, "moves": [], "trash_days": 0},
+        **{"busy": [], "left": {}, "unreadable": {}, "moves": []},
     }
-    master = MasterFacts(code="1", copies=["/a"], authorized={NAME: ("h1", -1)}, now_s=0)
-    return CloudFacts(master=master, hosts={"h1": DoctorFacts(**{**empty, **more})}, silent={})
+    master = MasterRecords(code="1", copies=["/a"], authorizations={NAME: ("h1", -1)}, now_s=0)
+    return DoctorCloud(master=master, hosts={"h1": DoctorFacts(**{**empty, **more})})
 
 
 def test_what_the_doctor_suggests_of_a_move():
     left = MoveLeft(name=NAME, purpose="departure", phase="sending", is_live=False)
 
-    (found,) = hostchecks.findings("h1", doctored(moves=[left]))
+    (found,) = CHECKS.judge_host("h1", doctored(moves=[left]))
 
     assert suggests(found.fix, "salt-run", "virt.settle", NAME)
 
 
 def test_what_the_doctor_suggests_of_an_authorization():
-    (found,) = masterchecks.findings(doctored())
+    (found,) = OF_MASTER.judge(doctored())
 
     assert suggests(found.fix, "salt-run", "virt.unauthorize", NAME)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import onrecord
 import pytest
-from saltvirt.checks.doctor.host import facts, mend, unusedfiles
+from saltvirt.checks import installed
+from saltvirt.checks.doctor.host import facts, localleftovers, unusedfiles
 from saltvirt.core.errors import BadArgument, StorageError
 from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
@@ -23,9 +24,9 @@ def built(hypervisor, monkeypatch, tmp_path):
     """A host with one VM: an overlay, an empty disk, a seed; libvirt's own folders are empty."""
     named = [(tmp_path / kind, end, kind) for _folder, end, kind in unusedfiles._LIBVIRT_FILES]
     monkeypatch.setattr(unusedfiles, "_LIBVIRT_FILES", named)
-    monkeypatch.setattr(facts, "NETWORK_FOLDERS", (tmp_path / "network",))
-    monkeypatch.setattr(facts, "_UNITS", tmp_path / "units")
-    monkeypatch.setattr(facts, "_RULES", tmp_path / "rules")
+    monkeypatch.setattr(localleftovers, "NETWORK_FOLDERS", (tmp_path / "network",))
+    monkeypatch.setattr(localleftovers, "_UNITS", tmp_path / "units")
+    monkeypatch.setattr(localleftovers, "_RULES", tmp_path / "rules")
     with hypervisor.libvirt():
         hypervisor.init()
     return hypervisor
@@ -63,7 +64,7 @@ def shown(host):
 def mended(host, **wanted):
     """Mend what is wanted; return what was done."""
     with host.libvirt() as conn:
-        return mend.mend(conn, host.settings, wanted)
+        return localleftovers.mend(conn, host.settings, wanted)
 
 
 def put(host, path):
@@ -260,7 +261,7 @@ def test_what_is_in_the_trash_by_no_record_is_shown(built):
 
 
 def test_half_a_firewall_is_shown(built, tmp_path, monkeypatch):
-    monkeypatch.setattr(facts.salt.utils.systemd, "booted", lambda: True)
+    monkeypatch.setattr(localleftovers.salt.utils.systemd, "booted", lambda: True)
     rules, units = tmp_path / "rules", tmp_path / "units"
     unit = "ExecStart=/usr/sbin/nft -f {}\n"
     for folder in (rules, units):
@@ -292,13 +293,13 @@ def test_a_library_that_is_there_twice_is_shown(tmp_path, monkeypatch):
     for folder in ("extmods/utils", "site"):
         (tmp_path / folder / "saltvirt").mkdir(parents=True)
         (tmp_path / folder / "saltvirt/__init__.py").touch()
-    monkeypatch.setattr(facts.sys, "path", [str(tmp_path / "extmods/utils"), "/nowhere"])
+    monkeypatch.setattr(installed.sys, "path", [str(tmp_path / "extmods/utils"), "/nowhere"])
     opts = {"extension_modules": str(tmp_path / "extmods")}
-    assert len(facts.copies(opts)) == 1
+    assert len(installed.find_copies(opts)) == 1
 
-    monkeypatch.setattr(facts.sys, "path", [str(tmp_path / "site")])
+    monkeypatch.setattr(installed.sys, "path", [str(tmp_path / "site")])
 
-    assert len(facts.copies(opts)) == 2
+    assert len(installed.find_copies(opts)) == 2
 
 
 def test_a_check_that_no_host_mends_is_refused(built):

@@ -1,13 +1,19 @@
 """What a VM may still need is never found, whatever the cloud is like; what nobody needs is."""
 
+import re
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt.checks.doctor.doctoranswer import DoctorFacts, LooseFile, MoveLeft, SeenVm
-from saltvirt.checks.doctor.master import hostchecks, masterchecks
-from saltvirt.checks.doctor.master.leftover import CloudFacts, MasterFacts, OrderLeft
+from saltvirt.checks.doctor.host import localleftovers
+from saltvirt.checks.doctor.leftovers import KINDS
+from saltvirt.checks.doctor.master.doctorcloud import DoctorCloud, MasterRecords, OrderLeft
+from saltvirt.checks.doctor.master.masterchecks import CHECKS as OF_MASTER
+from saltvirt.checks.doctor.master.run import CHECKS
+from saltvirt.checks.engine import HostFailure
 
 HOSTS = ("hyper1", "hyper2", "hyper3")
 DAYS_S = 2 * 24 * 3600
@@ -17,38 +23,43 @@ def facts(**more):
     """Return what a host says that has nothing."""
     empty = {
         **{"code": "1", "copies": ["/a"], "vms": {}, "made_for": [], "shared": [], "files": []},
-        **{"busy": [], "left": {}, "unreadable": {}, "moves": [], "trash_days": 0},
+        **{"busy": [], "left": {}, "unreadable": {}, "moves": []},
     }
     return DoctorFacts(**{**empty, **more})
 
 
 def loose(kind="disk", path="/srv/gone1_system.qcow2", vm="gone1", uuid="u-gone1", **more):
     """Return a file that nothing on its host uses."""
-    given = {"bytes": 1, "quiet_s": DAYS_S, "is_shared": False, **more}
+    given = {"quiet_s": DAYS_S, "is_shared": False, **more}
     return LooseFile(kind=kind, path=path, vm=vm, uuid=uuid, **given)
 
 
 def cloud(master=None, silent=None, **hosts):
     """Return a look at a cloud of two hosts."""
     said = {"hyper1": facts(), "hyper2": facts(), **hosts}
-    return CloudFacts(
-        master=master or MasterFacts(code="1", copies=["/a"]), hosts=said, silent=silent or {}
+    return DoctorCloud(
+        master=master or MasterRecords(code="1", copies=["/a"]),
+        hosts=said,
+        failures=failures(silent or {}),
     )
 
 
+def failures(silent):
+    """Return the hosts without an answer, by their reasons."""
+    return {host: HostFailure(reason=reason) for host, reason in silent.items()}
+
+
 def found(seen):
-    """Return ``[(check, where, subject)]`` of all that is found."""
-    out = list(masterchecks.findings(seen))
-    for host in sorted(seen.hosts):
-        out += hostchecks.findings(host, seen)
+    """Return ``[(check, where, subject)]`` of all that is found, but for unresponsive hosts."""
+    out = [one for one in CHECKS.judge(seen) if one.check != "not-checked"]
     assert all(one.what and one.fix for one in out)
     return [(one.check, one.where, one.subject) for one in out]
 
 
 def noting(**more):
     """Return a master that has accepted a key for VM gone1."""
-    given = {"noted": {"gone1": "K"}, "keys": {"gone1": ("accepted", "K")}, **more}
-    return MasterFacts(code="1", copies=["/a"], **given)
+    given = {"recorded_keys": {"gone1": "K"}, "present_keys": {"gone1": ("accepted", "K")}, **more}
+    return MasterRecords(code="1", copies=["/a"], **given)
 
 
 DISK = ("disk", "hyper1", "/srv/gone1_system.qcow2")
@@ -76,14 +87,14 @@ NEW = SeenVm(uuid="u-new", files=["/srv/other.qcow2"])
         ({"hyper2": facts(vms={"new1": VM}, made_for=["gone1"])}, {}, {"disk", "key"}),
         # It was made anew, with the disk that was detached meanwhile.
         ({"hyper2": facts(vms={"gone1": NEW})}, {}, {"disk", "key"}),
-        ({}, {"hints": {"hyper9": ["other1"]}}, {"disk", "key"}),
+        ({}, {"last_seen_vms": {"hyper9": ["other1"]}}, {"disk", "key"}),
         ({}, {"orders": [OrderLeft(name="gone1", phase="keyed", since="")]}, {"disk", "key"}),
-        ({}, {"at_work": frozenset({"gone1"})}, {"disk", "key"}),
-        ({}, {"answering": frozenset({"gone1"})}, {"key"}),
-        ({}, {"authorized": {"gone1": ("hyper1", 99)}}, {"key"}),
-        ({}, {"allowed": frozenset({"gone1"})}, {"key"}),
-        ({}, {"keys": {"gone1": ("accepted", "another")}}, {"key"}),
-        ({}, {"keys": {"gone1": (None, None)}}, {"key"}),
+        ({}, {"busy_vms": frozenset({"gone1"})}, {"disk", "key"}),
+        ({}, {"answering_minions": frozenset({"gone1"})}, {"key"}),
+        ({}, {"authorizations": {"gone1": ("hyper1", 99)}}, {"key"}),
+        ({}, {"allowed_ids": frozenset({"gone1"})}, {"key"}),
+        ({}, {"present_keys": {"gone1": ("accepted", "another")}}, {"key"}),
+        ({}, {"present_keys": {"gone1": (None, None)}}, {"key"}),
     ],
 )
 def test_what_is_needed_stays(hosts, master, kept):
@@ -146,18 +157,17 @@ def test_files_of_a_host_that_has_a_record_nobody_can_read_are_not_judged():
 
 
 @pytest.mark.parametrize("kind", ["disk", "seed", "nvram", "managed-save", "console-log"])
-@pytest.mark.parametrize("days", [0, 7])
-def test_a_file_is_only_named_as_no_record_says_that_it_was_given_up(kind, days):
+def test_a_file_is_only_named_as_no_record_says_that_it_was_given_up(kind):
     one = loose(kind, "/srv/gone1_file")
-    (found,) = hostchecks.findings("hyper1", cloud(hyper1=facts(files=[one], trash_days=days)))
+    (found,) = CHECKS.judge_host("hyper1", cloud(hyper1=facts(files=[one])))
 
-    assert (found.check, found.does) == (kind, "")
+    assert (found.check, found.mend) == (kind, "")
 
 
 def test_a_token_is_found_when_no_authorization_can_be_for_it():
     old, new = loose("token", "/t/a", "a", ""), loose("token", "/t/b", "b", "", quiet_s=86399.0)
     owned = loose("token", "/t/c", "c", "")
-    master = MasterFacts(code="1", copies=[], authorized={"c": ("hyper1", 99)})
+    master = MasterRecords(code="1", copies=[], authorizations={"c": ("hyper1", 99)})
 
     seen = cloud(master, hyper1=facts(files=[old, new, owned]))
 
@@ -172,7 +182,7 @@ def test_a_move_is_half_when_nobody_is_at_it_and_is_said_once():
     assert found(half) == [("half-move", "hyper1", "a")]
     at_it = replace(coming, is_live=True)
     assert found(cloud(hyper1=facts(moves=[leaving]), hyper2=facts(moves=[at_it]))) == []
-    ordered = MasterFacts(code="1", copies=[], at_work=frozenset({"a"}))
+    ordered = MasterRecords(code="1", copies=[], busy_vms=frozenset({"a"}))
     assert found(cloud(ordered, hyper1=facts(moves=[leaving]))) == []
 
 
@@ -180,43 +190,72 @@ def test_of_a_move_whose_other_host_is_silent_it_is_not_said_that_nobody_is_at_i
     coming = MoveLeft(name="a", purpose="arrival", phase="ready", is_live=False)
     seen = cloud(hyper1=facts(moves=[coming]))
 
-    (alone,) = hostchecks.findings("hyper1", seen)
-    (beside,) = hostchecks.findings(
-        "hyper1", replace(seen, silent={"hyper3": "it does not answer"})
+    (alone,) = CHECKS.judge_host("hyper1", seen)
+    (beside,) = CHECKS.judge_host(
+        "hyper1", replace(seen, failures=failures({"hyper3": "it does not answer"}))
     )
 
-    assert alone.what.endswith("and nobody is at it")
-    assert beside.what.endswith("and no host that answers is at it")
+    assert alone.what.endswith("and no command works on it")
+    assert beside.what.endswith("and no host that answers works on it")
 
 
 def test_certificates_of_a_host_that_is_gone_are_found_and_revoked_only_if_it_is_shut_out():
-    known = {"code": "1", "copies": [], "certified": frozenset({"hyper1", "hyper8", "hyper9"})}
-    master = MasterFacts(
-        **known, accepted=frozenset({"hyper1"}), allowed=frozenset({"hyper1", "hyper8"})
+    known = {
+        "code": "1",
+        "copies": [],
+        "certified_hosts": frozenset({"hyper1", "hyper8", "hyper9"}),
+    }
+    master = MasterRecords(
+        **known, accepted_ids=frozenset({"hyper1"}), allowed_ids=frozenset({"hyper1", "hyper8"})
     )
 
-    said = list(masterchecks.findings(cloud(master)))
+    said = list(OF_MASTER.judge(cloud(master)))
 
-    assert [(one.where, bool(one.does)) for one in said] == [("hyper8", False), ("hyper9", True)]
+    assert [(one.where, bool(one.mend)) for one in said] == [("hyper8", False), ("hyper9", True)]
 
 
 @pytest.mark.parametrize(
     ("state", "expected"), [(None, 1), ("pending", 1), ("rejected", 0), ("accepted", 0)]
 )
 def test_a_vm_whose_key_is_gone_is_found_unless_somebody_has_rejected_it(state, expected):
-    seen = cloud(noting(keys={"gone1": (state, "K")}), hyper2=facts(vms={"gone1": VM}))
+    seen = cloud(noting(present_keys={"gone1": (state, "K")}), hyper2=facts(vms={"gone1": VM}))
 
     assert len(found(seen)) == expected
 
 
 def test_what_is_a_hosts_affair_is_found_also_while_another_is_silent():
-    left = {
-        **{"unfinished": ["a"], "lock": ["/l"], "download": ["/d"], "mark": ["/m"]},
-        **{"pool": ["p"], "trash": ["/x"], "network-file": ["/n"], "firewall": ["/f"]},
-    }
+    left = {check: ["/x"] for check in KINDS if check != "token"}
     seen = cloud(silent={"hyper3": "silent"}, hyper1=facts(left=left))
 
     assert sorted(one[0] for one in found(seen)) == sorted(left)
+
+
+def test_each_kind_of_leftover_is_found_and_mended_by_its_host():
+    handlers = localleftovers._HANDLERS
+
+    assert {check: bool(kind.mend) for check, kind in KINDS.items()} == {
+        check: bool(one.mend or one.is_settled) for check, one in handlers.items()
+    }
+    assert [check for check, kind in KINDS.items() if bool(kind.mend) == bool(kind.fix)] == []
+
+
+def test_the_page_has_a_row_for_each_check():
+    page = (Path(__file__).parents[3] / "docs/doctor.md").read_text()
+    rows = re.findall(r"^\| (`[^|]+`) \|", page, re.M)
+
+    assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row)} == {*CHECKS.levels}
+
+
+def test_another_virt_module_is_found_on_a_host_and_on_the_master():
+    master = MasterRecords(code="1", copies=["/a"], foreign_virt=["saltext-virt"])
+    seen = cloud(master, hyper1=facts(foreign_virt=["saltext-virt"]))
+
+    (on_master, on_host) = CHECKS.judge(seen)
+
+    assert (on_master.check, on_master.where) == ("other-virt", "master")
+    assert on_master.fix.startswith("salt-pip uninstall saltext-virt; ")
+    assert (on_host.check, on_host.where) == ("other-virt", "hyper1")
+    assert on_host.fix.startswith("salt hyper1 pip.uninstall saltext-virt; ")
 
 
 def test_code_that_is_older_or_there_twice_is_found():
@@ -279,18 +318,18 @@ class Truth:
     def look(self):
         """Return what is seen of it."""
         away = [*self.are("silent"), *self.are("shut out")]
-        master = MasterFacts(
+        master = MasterRecords(
             code="1",
             copies=[],
-            noted=self.noted,
-            keys={name: ("accepted", name) for name in self.noted},
+            recorded_keys=self.noted,
+            present_keys={name: ("accepted", name) for name in self.noted},
             # A host that is away tells nothing, and may have more than anybody remembers.
-            hints={host: self.hints.get(host, []) for host in away},
+            last_seen_vms={host: self.hints.get(host, []) for host in away},
         )
-        return CloudFacts(
+        return DoctorCloud(
             master=master,
             hosts={host: facts(**self.hosts[host]) for host in self.are("well")},
-            silent=dict.fromkeys(self.are("silent"), "silent"),
+            failures=failures(dict.fromkeys(self.are("silent"), "silent")),
         )
 
 
@@ -329,7 +368,7 @@ def test_an_entry_of_the_trash_is_not_called_a_vm():
         unreadable={"db": "no", "web2-0a1b2c3d": "why"}, unreadable_trash=["web2-0a1b2c3d"]
     )
 
-    whats = [one.what for one in hostchecks.findings("hyper1", cloud(hyper1=said))]
+    whats = [one.what for one in CHECKS.judge_host("hyper1", cloud(hyper1=said))]
 
     assert whats == [
         "not all is known of VM db, so no file there is judged: no",

@@ -3,7 +3,8 @@
 import pytest
 from saltvirt.ca import store
 from saltvirt.checks.doctor.doctoranswer import SeenVm
-from saltvirt.checks.doctor.master import masterfacts, mend, run
+from saltvirt.checks.doctor.master import masterrecords, mend, run
+from saltvirt.checks.master.asking import ProblemsFound
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.inventory import inventory, lastseen
 from saltvirt.cluster.rpc import minions
@@ -21,7 +22,7 @@ def tended(cloud, monkeypatch):
     """Three hosts that are folders, and a doctor: ``look()`` returns what it says."""
     monkeypatch.setattr(run, "_PAUSE_S", 0)
     # No unit test has minions of guests that could answer.
-    monkeypatch.setattr(masterfacts, "find_answering_minions", lambda _cloud, _names: cloud.live)
+    monkeypatch.setattr(masterrecords, "find_answering_minions", lambda _cloud, _names: cloud.live)
     monkeypatch.setattr(inventory, "allowed_hosts", cloud.hosts.names)
     cloud.live, cloud.says, cloud.mended, cloud.said = set(), {}, [], []
     for host in cloud.hosts.names():
@@ -31,7 +32,7 @@ def tended(cloud, monkeypatch):
     def seen(host):
         there = cloud.hosts._vms(host)
         vms = {name: SeenVm(uuid=str(vm.get("uuid")), files=[]) for name, vm in there.items()}
-        return facts(code=masterfacts.filecontent.of_code(), vms=vms)
+        return facts(code=masterrecords.filecontent.of_code(), vms=vms)
 
     def ask(master, targets, fun, *given, **more):
         replies = cloud.hosts.ask(master, targets, fun, *given, **more)
@@ -59,7 +60,7 @@ def look(cloud, **given):
     """Return what the doctor says, and whether nothing is left over."""
     try:
         return run.doctor(cloud.master, NOW, **given), True
-    except run.LeftoversFound as error:
+    except ProblemsFound as error:
         return error.table, False
 
 
@@ -123,7 +124,7 @@ def test_a_host_that_is_shut_out_and_had_vms_keeps_all_keys(tended, monkeypatch)
 
 
 def test_what_is_seen_once_alone_is_not_named(tended, monkeypatch):
-    code = masterfacts.filecontent.of_code()
+    code = masterrecords.filecontent.of_code()
     tended.says["hyper1"] = facts(code=code, files=[loose()])
     monkeypatch.setattr(run.time, "sleep", lambda _s: tended.says.clear())
 
@@ -131,7 +132,7 @@ def test_what_is_seen_once_alone_is_not_named(tended, monkeypatch):
 
 
 def test_what_is_a_hosts_affair_is_mended_there(tended):
-    code = masterfacts.filecontent.of_code()
+    code = masterrecords.filecontent.of_code()
     left = {"lock": ["/l"], "unfinished": ["web"]}
     tended.says["hyper1"] = facts(code=code, files=[loose()], left=left)
 

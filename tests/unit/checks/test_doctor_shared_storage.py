@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from saltvirt.checks.doctor.host import facts
-from saltvirt.checks.doctor.master import hostchecks
-from saltvirt.checks.doctor.master.leftover import CloudFacts, MasterFacts
+from saltvirt.checks.doctor.master.doctorcloud import DoctorCloud, MasterRecords
+from saltvirt.checks.doctor.master.run import CHECKS
 from saltvirt.libvirt.domains import lifecycle
 
 
@@ -22,8 +22,8 @@ def test_the_disk_of_a_vm_that_moved_to_a_host_of_another_master_is_only_named(h
             os.utime(path, (time.time() - 7200,) * 2)
         here = facts.read_host_facts(conn, {"extension_modules": "/nowhere"}, hypervisor.settings)
 
-    seen = CloudFacts(master=MasterFacts(code=here.code, copies=["/a"]), hosts={"hyper1": here})
-    found = [one for one in hostchecks.findings("hyper1", seen) if one.check in ("disk", "seed")]
+    seen = DoctorCloud(master=MasterRecords(code=here.code, copies=["/a"]), hosts={"hyper1": here})
+    found = [one for one in CHECKS.judge_host("hyper1", seen) if one.check in ("disk", "seed")]
 
-    assert found and [one.does for one in found] == [""] * len(found)
+    assert found and [one.mend for one in found] == [""] * len(found)
     assert any("virt.trash_put" in one.fix for one in found if one.check == "disk")

@@ -11,8 +11,10 @@ import asloaded
 import pytest
 from saltvirt.certificates.host import installed
 from saltvirt.checks.setup.host import facts, imagefolder, reachability
+from saltvirt.checks.setup.master import setupcloud
 from saltvirt.checks.setup.setupanswer import SetupFacts
 from saltvirt.core import filecontent, wire
+from saltvirt.core.errors import BadConfig
 
 # Any of 127.0.0.0/8 is this machine's, and the option's check knows but the first.
 HERE = "127.0.0.2"
@@ -97,6 +99,26 @@ def test_what_libvirt_cannot_say_is_said_in_its_words(options, monkeypatch):
     said = told(options)
 
     assert (said.libvirt, said.info, said.why_not) == (None, None, "the disk is gone")
+
+
+def test_an_option_that_libvirts_answer_needs_is_named_apart(options, monkeypatch):
+    def refuse(_conn, _options):
+        raise BadConfig("option virt:cpu_ratio: expected x")
+
+    monkeypatch.setattr(facts.inspect, "host_info", refuse)
+    said = told(options)
+
+    assert (said.why_not, said.bad_option) == (None, "option virt:cpu_ratio: expected x")
+
+
+def test_an_option_that_cannot_be_used_is_the_answer():
+    module = asloaded.module(
+        "_modules/virt_query.py", id="hyper1", master=HERE, pki_dir="/nowhere", virt="kvm"
+    )
+
+    with pytest.raises(BadConfig) as refused:
+        setupcloud.read_answer("hyper1", module.setup_facts())
+    assert str(refused.value) == "option virt: expected a mapping, found 'kvm'"
 
 
 def test_tools_that_are_missing_are_named(options, monkeypatch, tmp_path):

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 from hostiletext import steering
-from saltvirt.checks.setup.master import gaps, masterfacts, run
-from saltvirt.checks.setup.master.gaps import LEVELS, MOVING, NEEDED, ORDER, Gap
+from saltvirt.checks.master import runningmaster
+from saltvirt.checks.setup.master import run
+from saltvirt.checks.setup.master.run import ORDER
+from saltvirt.checks.setup.master.setupcloud import LEVELS, MOVING, NEEDED
 from saltvirt.cluster.inventory import lastseen
 from saltvirt.cluster.rpc import unresponsive
 from saltvirt.core.errors import BadArgument
+from saltvirt.core.findings import Finding
 from setupgaps import (
     NOT_LOADED,
     PLANTED,
@@ -67,14 +70,14 @@ def test_every_check_is_planted_and_no_other():
 def test_what_comes_first_is_mended_first(seed):
     chance = random.Random(seed)
     every = [
-        Gap(check=check, where=where, what="w", fix="f", level=level)
+        Finding("w", "f", check=check, where=where, level=level)
         for check in ORDER
         for where in ("master", "hyper1", "hyper2")
         for level in LEVELS
     ]
     some = chance.sample(every, 60)
 
-    found = gaps.sort_gaps(some)
+    found = run.sort_findings(some)
 
     assert sorted(found, key=str) == sorted(some, key=str)
     ranks = [(LEVELS.index(one.level), ORDER.index(one.check)) for one in found]
@@ -185,7 +188,7 @@ def test_a_project_that_came_by_pip_needs_no_file_server(setup):
 
 def test_a_master_that_started_after_its_configuration_is_not_to_be_restarted(setup):
     after = Path(setup.opts["conf_file"]).stat().st_mtime + 1
-    setup.monkeypatch.setattr(masterfacts, "_read_start_s", lambda _path: after)
+    setup.monkeypatch.setattr(runningmaster, "_read_start_s", lambda _path: after)
 
     assert setup.check() == []
 

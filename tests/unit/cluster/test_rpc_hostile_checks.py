@@ -10,8 +10,8 @@ from hostilehost import HOSTILE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from saltvirt.checks.doctor.doctoranswer import SeenVm
-from saltvirt.checks.doctor.master import masterfacts, run
-from saltvirt.checks.setup.master import masterfacts as setupfacts
+from saltvirt.checks.doctor.master import masterrecords, run
+from saltvirt.checks.master import runningmaster
 from saltvirt.checks.setup.master import unsigned
 from saltvirt.cluster.inventory import inventory
 from saltvirt.core import filecontent, wire
@@ -57,11 +57,11 @@ def checked(lab, monkeypatch, signed):
         monkeypatch.setattr(hostilehost.Cloud, name, says, raising=False)
     monkeypatch.setattr(run, "_PAUSE_S", 0)
     # No unit test has minions that could answer.
-    monkeypatch.setattr(masterfacts, "find_answering_minions", lambda _cloud, _names: frozenset())
+    monkeypatch.setattr(masterrecords, "find_answering_minions", lambda _cloud, _names: frozenset())
     monkeypatch.setattr(unsigned, "answers", lambda *_asked: {})
     # Salt's loaders begin processes.
-    monkeypatch.setattr(setupfacts, "_read_served", lambda _opts: setupfacts.ServedFiles())
-    monkeypatch.setattr(setupfacts, "_has_pillar", lambda _opts: True)
+    monkeypatch.setattr(runningmaster, "read_served", lambda _opts: runningmaster.ServedFiles())
+    monkeypatch.setattr(runningmaster, "has_pillar", lambda _opts: True)
     monkeypatch.setattr(hostilehost.Keys, "waiting", lambda _keys: [], raising=False)
     for name in {call[0] for call in CALLS}:
         lab.modules[name] = hostile._runner(name, lab.opts)

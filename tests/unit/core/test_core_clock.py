@@ -22,7 +22,7 @@ READERS = {
     "cluster/inventory/listing.py",
     "cluster/rpc/minions.py",
     "cluster/rpc/unresponsive.py",
-    "checks/setup/master/run.py",
+    "checks/master/asking.py",
     "checks/setup/host/facts.py",
     "seeding/master/authorization.py",
     "ca/store.py",

@@ -20,6 +20,7 @@ from saltvirt.checks.audit.auditanswer import (
     RevocationFacts,
 )
 from saltvirt.checks.audit.master import run
+from saltvirt.checks.master.asking import ProblemsFound
 from saltvirt.cluster import membership, minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import minions
@@ -73,7 +74,7 @@ class World:
         cloud = Cloud.of(self.opts)
         try:
             found = run.audit(cloud, now)["findings"]
-        except run.FallsShort as short:
+        except ProblemsFound as short:
             found = short.table["findings"]
             assert found
         return [tuple(one[key] for key in ("check", "where", "what", "fix")) for one in found]

@@ -7,8 +7,9 @@ import keypairs
 import salt.version
 from askedpillar import asked
 from salt.exceptions import FileserverConfigError
-from saltvirt.checks.setup.master import masterfacts
-from saltvirt.checks.setup.master.gaps import HINT, IMAGES, MOVING, NEEDED
+from saltvirt.checks import installed
+from saltvirt.checks.master import runningmaster
+from saltvirt.checks.setup.master.setupcloud import HINT, IMAGES, MOVING, NEEDED
 from saltvirt.checks.setup.setupanswer import FolderFacts, MovingFacts
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.rpc import minions
@@ -91,7 +92,12 @@ def answers(value):
 def changed(setup):
     """Have the configuration be newer than the running master."""
     before = Path(setup.opts["conf_file"]).stat().st_mtime - 100
-    setup.monkeypatch.setattr(masterfacts, "_read_start_s", lambda _path: before)
+    setup.monkeypatch.setattr(runningmaster, "_read_start_s", lambda _path: before)
+
+
+def foreign_virt(setup):
+    """Have the master's Python have the distribution of Salt's former virt module."""
+    setup.monkeypatch.setattr(installed, "find_foreign_virt", lambda: ["saltext-virt"])
 
 
 def broken(setup):
@@ -100,7 +106,7 @@ def broken(setup):
     def refuse(_opts):
         raise FileserverConfigError("no backend")
 
-    setup.monkeypatch.setattr(masterfacts, "Fileserver", refuse)
+    setup.monkeypatch.setattr(runningmaster, "Fileserver", refuse)
 
 
 def nobody(setup):
@@ -225,7 +231,13 @@ PLANTED = {
         *("not-checked", "hyper1", NEEDED, "virt.setup_facts"),
     ),
     "a release without it": (fails(NOT_LOADED), "modules", "hyper1", NEEDED, "sync_all"),
-    "an option": (fails("option virt:images: expected x"), "options", "hyper1", NEEDED, "mend"),
+    "an option": (
+        answers({"refused_option": "option virt:images: expected x"}),
+        "options",
+        "hyper1",
+        NEEDED,
+        "mend",
+    ),
     "no sense": (answers({"code": 1}), "not-checked", "hyper1", NEEDED, "virt.setup_facts"),
     "other code": (says(code="x"), "code", "hyper1", NEEDED, "salt hyper1 saltutil.sync_all"),
     "other hash": (says(hash_type="md5"), "hash-type", "hyper1", NEEDED, "hash_type: sha256"),
@@ -234,6 +246,23 @@ PLANTED = {
     "no libvirt": (
         says(libvirt="libvirt does not answer", info=None),
         *("libvirt", "hyper1", NEEDED, "state.apply hypervisor.libvirt"),
+    ),
+    "an option that libvirt's answer needs": (
+        says(bad_option="option virt:images: expected x", info=None),
+        *("options", "hyper1", NEEDED, "mend it in the configuration"),
+    ),
+    "another virt on a host": (
+        says(foreign_virt=["saltext-virt"]),
+        *(
+            "other-virt",
+            "hyper1",
+            NEEDED,
+            "salt hyper1 pip.uninstall saltext-virt; then salt hyper",
+        ),
+    ),
+    "another virt on the master": (
+        foreign_virt,
+        *("other-virt", "master", NEEDED, "salt-pip uninstall saltext-virt; then systemctl"),
     ),
     "libvirt refuses": (
         says(why_not="internal error", info=None),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import keypairs
 import saltvirt
+from saltvirt.checks.master.asking import ProblemsFound
 from saltvirt.checks.setup.master import run, unsigned
 from saltvirt.checks.setup.setupanswer import FolderFacts, MovingFacts, SetupFacts
 from saltvirt.cluster import minionkeys
@@ -113,7 +114,7 @@ class Setup:
         self.monkeypatch.setattr(unsigned, "answers", self._answers)
         try:
             return run.check(Cloud.of(self.opts), named), True
-        except run.Incomplete as incomplete:
+        except ProblemsFound as incomplete:
             return incomplete.table, False
 
     def check(self, *named):

@@ -5,10 +5,10 @@ import shlex
 
 import pytest
 from saltvirt.ca import store
-from saltvirt.checks.doctor.master import leftover, mend
+from saltvirt.checks.doctor.master import mend
 from saltvirt.cluster import orders
 from saltvirt.core.errors import VirtError
-from saltvirt.core.findings import MASTER
+from saltvirt.core.findings import MASTER, Finding
 from saltvirt.core.journal import records
 from saltvirt.migration.master import migrate, settle
 
@@ -49,7 +49,7 @@ def test_the_doctor_settles_an_order_of_them(two, master, name):
     with pytest.raises(VirtError):
         migrate.migrate(master, name, "h2", {})
     two.silent.clear()
-    found = leftover.fixable_leftover("order", MASTER, name, "it was cut off", "settles it")
+    found = Finding("w", "f", check="order", where=MASTER, subject=name, mend="settles it")
 
     done, failed = mend.mend(master, [found], store.utc_now())
 

@@ -142,7 +142,7 @@ class HostAudit:
     unreadable
         Facts that could not be read, and why.
     release
-        Its releases of libvirt and QEMU; None from a host of an earlier release.
+        Its releases of libvirt and QEMU.
     filtered
         VMs with a network filter.
     open_disks

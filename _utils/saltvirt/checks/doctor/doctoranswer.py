@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from saltvirt.placement.answers import Amount, Count
+from saltvirt.placement.answers import Amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,6 @@ class LooseFile:
     path: str
     vm: str
     uuid: str
-    bytes: Count
     quiet_s: Amount
     is_shared: bool
 
@@ -68,16 +67,15 @@ class DoctorFacts:
     busy
         VMs with a record here.
     left
-        Leftovers that concern this host alone, by check: ``unfinished``, ``lock``, ``download``,
-        ``mark``, ``trash``, ``pool``, ``network-file``, ``firewall``.
+        Leftovers that concern this host alone, by check; see ``leftovers.KINDS``.
     unreadable
         Why records cannot be read, and other unknown facts, by their VMs and entries.
     unreadable_trash
-        Those of them that are entries of the trash; a host of an older release does not send it.
+        Those of them that are entries of the trash.
     moves
         Moves on record.
-    trash_days
-        Its ``virt:trash_days``.
+    foreign_virt
+        Distributions in its minion's Python with another module ``virt``.
     """
 
     code: str
@@ -90,5 +88,5 @@ class DoctorFacts:
     left: dict[str, list[str]]
     unreadable: dict[str, str]
     moves: list[MoveLeft]
-    trash_days: Count
     unreadable_trash: list[str] = field(default_factory=list)
+    foreign_virt: list[str] = field(default_factory=list)

@@ -46,6 +46,13 @@ class MovingFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetupRefusal:
+    """A host's answer if options of its configuration or pillar cannot be used: the reason."""
+
+    refused_option: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetupFacts:
     """
     A host's answer to ``virt.setup_check``.
@@ -62,6 +69,8 @@ class SetupFacts:
         Why libvirt does not answer, None if it does.
     info
         Its answer of ``virt.host_info``; None if it has none, for the reason in ``why_not``.
+    bad_option
+        Why it has no such answer, if an option is the cause; else None.
     lacking
         Missing programs and modules for seeding and cloning: ``qemu-img``, ``pycdlib``.
     storagepool, pool
@@ -80,6 +89,8 @@ class SetupFacts:
         A digest of its /etc/machine-id; empty if it has none.
     deep
         Disks with longer backing chains than a disk may have, by their VMs.
+    foreign_virt
+        Distributions in its minion's Python with another module ``virt``.
     """
 
     code: str
@@ -104,3 +115,5 @@ class SetupFacts:
     machine: str = ""
     seed_method: str = "auto"
     deep: dict[str, list[str]] = field(default_factory=dict)
+    bad_option: str | None = None
+    foreign_virt: list[str] = field(default_factory=list)

@@ -19,6 +19,11 @@ def unreadable_config(opts: Mapping[str, Any]) -> str | None:
     return next((content for _path, content in _config(opts) if isinstance(content, str)), None)
 
 
+def config_paths(opts: Mapping[str, Any]) -> list[Path]:
+    """Return the configuration files, those that others include after the main one."""
+    return [path for path, _content in _config(opts)]
+
+
 def read_option(opts: Mapping[str, Any], name: str) -> Any:
     """Return an option as the configuration files set it; ignore the command line."""
     contents = [content for _path, content in _config(opts) if isinstance(content, Mapping)]

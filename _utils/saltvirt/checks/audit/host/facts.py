@@ -39,29 +39,19 @@ _CONF, _PROC = Path("/etc/libvirt"), Path("/proc/net")
 _PLAIN_PORT = 16509
 # The settings of qemu.conf about access to QEMU that the master judges.
 _QEMU_KEYS = (
-    "default_tls_x509_verify",
-    "migrate_tls_force",
-    "migrate_tls_x509_verify",
-    "backup_tls_x509_verify",
-    "vnc_listen",
-    "vnc_password",
-    "vnc_tls",
-    "vnc_tls_x509_verify",
-    "spice_listen",
-    "spice_password",
-    "chardev_tls",
-    "chardev_tls_x509_verify",
-    "user",
-    "security_driver",
-)
+    "default_tls_x509_verify migrate_tls_force migrate_tls_x509_verify backup_tls_x509_verify "
+    "vnc_listen vnc_password vnc_tls vnc_tls_x509_verify spice_listen spice_password "
+    "chardev_tls chardev_tls_x509_verify user security_driver"
+).split()
 _USES = ("libvirt", "qemu", "vnc")
 _SECRET = ("vnc_password", "spice_password")
 # The state of a listening socket in /proc/net/tcp.
 _LISTENS = "0A"
 
 
-def listening(tables: Iterable[str], port: int) -> list[str]:
-    """Return the addresses on which a port listens, by the texts of /proc/net/tcp and tcp6."""
+def listening(reader: FileReader, port: int) -> list[str]:
+    """Return the addresses on which a port listens."""
+    tables = [reader.at(_PROC / name, Path.read_text, "") for name in ("tcp", "tcp6")]
     rows = [line.split() for table in tables for line in table.splitlines()[1:]]
     local_addresses = [row[1].split(":") for row in rows if len(row) > 3 and row[3] == _LISTENS]
     return sorted(
@@ -166,8 +156,7 @@ def _find_plain_addresses(reader: FileReader, confs: Iterable[Mapping[str, Value
     ports = {
         reader.at(Path("/etc/services"), _port_reader(name), _PLAIN_PORT) for name in port_names
     }
-    tables = [reader.at(_PROC / name, Path.read_text, "") for name in ("tcp", "tcp6")]
-    return [address for port in sorted(ports) for address in listening(tables, port)]
+    return [address for port in sorted(ports) for address in listening(reader, port)]
 
 
 def _port_reader(name: str) -> Callable[[Path], int]:

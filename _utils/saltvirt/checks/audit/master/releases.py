@@ -7,76 +7,44 @@ may have later fixes.
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from saltvirt.checks.audit.auditanswer import ReleaseFacts
 from saltvirt.core.findings import Finding
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Hole:
     """
     A security hole of libvirt.
 
     ends
         The release of libvirt that fixed it.
-    debian
-        The package that fixed it, by Debian release.
+    package
+        The package of one release of Debian that fixed it; empty if none did.
     """
 
     cve: str
     what: str
     ends: str
-    debian: Mapping[str, str] = field(default_factory=dict)
+    package: str = ""
 
 
 _U1, _U2, _U3 = "9.0.0-4+deb12u1", "11.3.0-3+deb13u2", "11.3.0-3+deb13u3"
 HOLES = (
-    Hole(
-        cve="CVE-2023-3750", what="storage pools end the daemon", ends="9.6.0", debian={"12": _U1}
-    ),
-    Hole(cve="CVE-2024-1441", what="interfaces end the daemon", ends="10.1.0", debian={"12": _U1}),
-    Hole(cve="CVE-2024-2494", what="a client ends the daemon", ends="10.2.0", debian={"12": _U1}),
-    Hole(
-        cve="CVE-2025-12748",
-        what="users with few rights exhaust memory",
-        ends="11.10.0",
-        debian={"13": _U2},
-    ),
-    Hole(
-        cve="CVE-2025-13193",
-        what="any user reads external snapshots of stopped VMs",
-        ends="11.10.0",
-        debian={"13": _U2},
-    ),
-    Hole(
-        cve="CVE-2026-18917",
-        what="a read-only client writes past a buffer",
-        ends="12.7.0",
-        debian={"13": _U3},
-    ),
-    Hole(
-        cve="CVE-2026-61477",
-        what="a network's DNS entries set options of dnsmasq",
-        ends="12.7.0",
-        debian={"13": _U3},
-    ),
-    Hole(cve="CVE-2026-61478", what="XML ends the daemon", ends="12.7.0", debian={"13": _U3}),
-    Hole(
-        cve="CVE-2026-63622",
-        what="a VM's swtpm takes over files",
-        ends="12.7.0",
-        debian={"13": _U3},
-    ),
-    Hole(
-        cve="CVE-2026-63623",
-        what="any user reads volumes while they are cloned",
-        ends="12.7.0",
-        debian={"13": _U3},
-    ),
-    Hole(cve="CVE-2026-77158", what="a guest's agent ends the daemon", ends="12.7.0"),
-    Hole(cve="CVE-2026-77159", what="a VM's swtpm takes over files by its log", ends="12.7.0"),
+    Hole("CVE-2023-3750", "storage pools end the daemon", "9.6.0", _U1),
+    Hole("CVE-2024-1441", "interfaces end the daemon", "10.1.0", _U1),
+    Hole("CVE-2024-2494", "a client ends the daemon", "10.2.0", _U1),
+    Hole("CVE-2025-12748", "users with few rights exhaust memory", "11.10.0", _U2),
+    Hole("CVE-2025-13193", "any user reads external snapshots of stopped VMs", "11.10.0", _U2),
+    Hole("CVE-2026-18917", "a read-only client writes past a buffer", "12.7.0", _U3),
+    Hole("CVE-2026-61477", "a network's DNS entries set options of dnsmasq", "12.7.0", _U3),
+    Hole("CVE-2026-61478", "XML ends the daemon", "12.7.0", _U3),
+    Hole("CVE-2026-63622", "a VM's swtpm takes over files", "12.7.0", _U3),
+    Hole("CVE-2026-63623", "any user reads volumes while they are cloned", "12.7.0", _U3),
+    Hole("CVE-2026-77158", "a guest's agent ends the daemon", "12.7.0"),
+    Hole("CVE-2026-77159", "a VM's swtpm takes over files by its log", "12.7.0"),
 )
 # The newest packages of Debian that the table knows.
 _NEWEST = {"12": "9.0.0-4+deb12u2", "13": _U3}
@@ -94,35 +62,31 @@ def findings(host: str, facts: ReleaseFacts) -> Iterator[Finding]:
     if holes:
         package = _package(facts, "libvirt")
         yield Finding(
-            check="libvirt-release",
-            where=host,
-            what=f"libvirt {facts.libvirt[:_WIDTH]}{f' ({package})' if package else ''} has known "
+            f"libvirt {facts.libvirt[:_WIDTH]}{f' ({package})' if package else ''} has known "
             "holes: " + ", ".join(f"{hole.cve} ({hole.what})" for hole in holes),
-            fix=_fix(host, facts, "libvirt-daemon"),
+            _fix(host, facts, "libvirt-daemon"),
+            check="libvirt-release",
         )
     package, fixed_version = _package(facts, "qemu"), _QEMU.get(_debian(facts), "")
     if package and fixed_version and is_older(package, fixed_version):
         yield Finding(
-            check="qemu-release",
-            where=host,
-            what=f"QEMU's package {package} is older than {fixed_version}, which mends known holes "
-            "that "
+            f"QEMU's package {package} is older than {fixed_version}, which mends known holes that "
             "guests can use",
-            fix=_fix(host, facts, "qemu-system-x86")
+            _fix(host, facts, "qemu-system-x86")
             + ", then stop and start its VMs, or move them away and back",
+            check="qemu-release",
         )
 
 
-def filters(host: str, facts: ReleaseFacts, vms: list[str]) -> Iterator[Finding]:
+def filters(facts: ReleaseFacts, vms: list[str]) -> Iterator[Finding]:
     """Yield a finding if network filters of a host's VMs have moments without effect."""
     if vms and is_older(facts.libvirt, _FILTERS_HOLD):
         yield Finding(
-            check="filter-window",
-            where=host,
-            what=f"libvirt {facts.libvirt[:_WIDTH]} makes the base of all network filters anew "
+            f"libvirt {facts.libvirt[:_WIDTH]} makes the base of all network filters anew "
             f"whenever a VM starts, and for that moment those of {_list_vms(vms)} do not hold",
-            fix=f"libvirt {_FILTERS_HOLD[:-2]} or later; until then do not rely on filters alone "
+            f"libvirt {_FILTERS_HOLD[:-2]} or later; until then do not rely on filters alone "
             "(docs/networking.md)",
+            check="filter-window",
         )
 
 
@@ -151,10 +115,9 @@ def _find_open_holes(facts: ReleaseFacts) -> Iterator[Hole]:
     if newest_known and is_older(newest_known, package):
         return
     for hole in HOLES:
-        fixed_version = hole.debian.get(debian, "") if newest_known else ""
-        if is_older(facts.libvirt, hole.ends) and not (
-            fixed_version and not is_older(package, fixed_version)
-        ):
+        is_packaged = newest_known and f"+deb{debian}u" in hole.package
+        is_fixed = is_packaged and not is_older(package, hole.package)
+        if is_older(facts.libvirt, hole.ends) and not is_fixed:
             yield hole
 
 

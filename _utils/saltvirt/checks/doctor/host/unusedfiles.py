@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.checks.doctor.doctoranswer import LooseFile, SeenVm
-from saltvirt.core import terminal, writelimit
+from saltvirt.core import terminal
 from saltvirt.core.errors import NoSuchVm
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
@@ -120,7 +120,6 @@ def _file(settings: HostSettings, kind: str, path: Path, vm: str, uuid: str) -> 
         path=str(path),
         vm=vm,
         uuid=uuid,
-        bytes=writelimit.allocated_bytes(path),
         quiet_s=max(0.0, time.time() - path.stat().st_mtime),
         is_shared=sharing.is_shared(settings, path),
     )

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
 from saltvirt.certificates.master import allowing
-from saltvirt.checks.doctor.master.leftover import Leftover
+from saltvirt.checks.doctor.leftovers import KINDS
 from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory.locate import locate
@@ -13,78 +12,57 @@ from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.cluster.rpc import hostcommands
 from saltvirt.core import locks, wire
 from saltvirt.core.errors import VirtError
-from saltvirt.core.findings import MASTER
+from saltvirt.core.findings import MASTER, Finding
 from saltvirt.migration.master import recovery, settle
 from saltvirt.seeding.master import authorization
 from saltvirt.vm.recovery.master import interrupted
 
 FUN = "virt.doctor_mend"
 _LIMIT_S = 600
-# In this order: settling records decides about their files and keys, so it comes first.
-_ORDER = ("unfinished", "half-move", "order", "authorization", "certificate", "lock")
+# What hosts mend first: settling these decides about their files and keys.
+_FIRST = "unfinished"
 
 
-def mend(cloud: Cloud, leftovers: Iterable[Leftover], now: datetime) -> tuple[list[str], list[str]]:
+def mend(cloud: Cloud, leftovers: Iterable[Finding], now: datetime) -> tuple[list[str], list[str]]:
     """Mend fixable leftovers; return a line for each success, and for each failure."""
     successes: list[str] = []
     failures: list[str] = []
-    fixable_leftovers = [leftover for leftover in leftovers if leftover.does]
+    fixable_leftovers = [leftover for leftover in leftovers if leftover.mend]
     subjects_by_host = _group_by_host(
         leftover for leftover in fixable_leftovers if not _is_mended_here(leftover)
     )
-    unfinished_by_host = {
-        host: _select_checks(subjects_by_check, ("unfinished",))
+    first_by_host = {
+        host: {_FIRST: subjects_by_check.pop(_FIRST)}
         for host, subjects_by_check in subjects_by_host.items()
+        if _FIRST in subjects_by_check
     }
-    _mend_on_hosts(cloud, unfinished_by_host, successes, failures)
-    for leftover in sorted(fixable_leftovers, key=_rank):
-        if not _is_mended_here(leftover):
-            continue
+    _mend_on_hosts(cloud, first_by_host, successes, failures)
+    checks = list(_MENDERS)
+    for leftover in sorted(
+        filter(_is_mended_here, fixable_leftovers),
+        key=lambda leftover: checks.index(leftover.check),
+    ):
+        name = f"{leftover.check} {leftover.subject}"
         try:
-            outcome = _MENDERS[leftover.check](cloud, leftover.subject, now)
-            successes.append(f"{leftover.check} {leftover.subject}: {outcome}")
+            outcome = _MENDERS[leftover.check](cloud, leftover.subject or "", now)
+            successes.append(f"{name}: {outcome}")
         except (VirtError, OSError) as error:
-            failures.append(f"{leftover.check} {leftover.subject}: {error}")
-    remaining_by_host = {
-        host: _drop_checks(subjects_by_check, ("unfinished",))
-        for host, subjects_by_check in subjects_by_host.items()
-    }
-    _mend_on_hosts(cloud, remaining_by_host, successes, failures)
+            failures.append(f"{name}: {error}")
+    _mend_on_hosts(cloud, subjects_by_host, successes, failures)
     return successes, failures
 
 
-def _is_mended_here(leftover: Leftover) -> bool:
-    """Return whether this master mends a leftover itself; a lock may be a host's."""
-    return leftover.check in _MENDERS and (
-        leftover.where == MASTER or leftover.check in _NAMED_WITH_HOST
-    )
-
-
-def _rank(leftover: Leftover) -> tuple[int, str]:
-    return (
-        _ORDER.index(leftover.check) if leftover.check in _ORDER else len(_ORDER)
-    ), leftover.subject
-
-
-def _group_by_host(leftovers: Iterable[Leftover]) -> dict[str, dict[str, list[str]]]:
+def _group_by_host(leftovers: Iterable[Finding]) -> dict[str, dict[str, list[str]]]:
     out: dict[str, dict[str, list[str]]] = {}
     for leftover in leftovers:
-        out.setdefault(leftover.where, {}).setdefault(leftover.check, []).append(leftover.subject)
+        subjects = out.setdefault(leftover.where, {}).setdefault(leftover.check, [])
+        subjects.append(leftover.subject or "")
     return out
 
 
-def _select_checks(
-    subjects_by_check: Mapping[str, list[str]], checks: Iterable[str]
-) -> dict[str, list[str]]:
-    return {check: subjects_by_check[check] for check in checks if check in subjects_by_check}
-
-
-def _drop_checks(
-    subjects_by_check: Mapping[str, list[str]], checks: Iterable[str]
-) -> dict[str, list[str]]:
-    return {
-        check: subjects for check, subjects in subjects_by_check.items() if check not in set(checks)
-    }
+def _is_mended_here(leftover: Finding) -> bool:
+    """Return whether this master mends a leftover itself; a host may have locks, too."""
+    return leftover.check in _MENDERS and (leftover.where == MASTER or leftover.check not in KINDS)
 
 
 def _mend_on_hosts(
@@ -117,9 +95,12 @@ def _settle_order(cloud: Cloud, name: str, _now: datetime) -> str:
         return outcome or "settled"
 
 
+def _revoke_certificates(cloud: Cloud, host: str, now: datetime) -> str:
+    return f"revoked {', '.join(allowing.disallow(cloud.opts, [host], now)['revoked'])}"
+
+
 def _settle_move(cloud: Cloud, name: str, _now: datetime) -> str:
-    outcomes = settle.settle_all(cloud, name)["settled"]
-    return str(outcomes.get(name, "settled"))
+    return str(settle.settle_all(cloud, name)["settled"].get(name, "settled"))
 
 
 def _revoke_authorization(cloud: Cloud, name: str, _now: datetime) -> str:
@@ -127,22 +108,16 @@ def _revoke_authorization(cloud: Cloud, name: str, _now: datetime) -> str:
     return "revoked"
 
 
-def _revoke_certificates(cloud: Cloud, host: str, now: datetime) -> str:
-    revoked_serials = allowing.disallow(cloud.opts, [host], now)["revoked"]
-    return f"revoked {', '.join(revoked_serials)}"
-
-
 def _remove_locks(cloud: Cloud, _path: str, _now: datetime) -> str:
     locks.sweep(orders.folder(cloud.opts) / orders.PURPOSE)
     return "removed"
 
 
-_MENDERS: Mapping[str, Callable[[Cloud, str, datetime], Any]] = {
+# What this master mends, in this order: settling records decides about their files and keys.
+_MENDERS: Mapping[str, Callable[[Cloud, str, datetime], str]] = {
     "half-move": _settle_move,
     "order": _settle_order,
     "authorization": _revoke_authorization,
     "certificate": _revoke_certificates,
     "lock": _remove_locks,
 }
-# Leftovers of hosts that the master mends.
-_NAMED_WITH_HOST = ("half-move", "certificate")

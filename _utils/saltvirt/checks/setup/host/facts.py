@@ -10,10 +10,11 @@ from typing import Any
 from saltvirt.certificates.host import installed
 from saltvirt.checks.audit.host.conffiles import Conf, FileReader, read_settings
 from saltvirt.checks.audit.host.facts import listening
+from saltvirt.checks.installed import find_foreign_virt
 from saltvirt.checks.setup.host import imagefolder, reachability
 from saltvirt.checks.setup.setupanswer import MovingFacts, SetupFacts
 from saltvirt.core import filecontent
-from saltvirt.core.errors import HostUnreachable, VirtError
+from saltvirt.core.errors import BadConfig, HostUnreachable, VirtError
 from saltvirt.core.model import Disk
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
@@ -52,7 +53,7 @@ def read_host_facts(
         The addresses of hypervisors by their ids; those of this host are ignored.
     """
     reader, empty_conf = FileReader(), Conf()
-    libvirt, info, pool, why_not, deep_disks = _ask_libvirt(options)
+    libvirt_facts = _ask_libvirt(options)
     masters, no_master = _masters(options, opts)
     addresses_by_host = _near_addresses(opts["id"], peers)
     reasons_by_address = reachability.explain_unreached(
@@ -66,15 +67,12 @@ def read_host_facts(
         hash_type=str(opts.get("hash_type")),
         virtualization=reader.at(_PROC / "cpuinfo", _virtualization, ""),
         has_kvm=_KVM.exists(),
-        libvirt=libvirt,
-        info=info,
-        why_not=why_not,
+        **libvirt_facts,
         folder=imagefolder.read_facts(
             options.images, reader.at(_QEMU_CONF, read_settings, empty_conf)
         ),
         lacking=_missing_tools(),
         storagepool=options.storagepool or "",
-        pool=pool,
         appliance=appliance.why_missing(inspection.python(options)),
         seed_method=str(options.seed.get("method", "auto")),
         users=_explain_refusal(lending.accounts),
@@ -84,7 +82,7 @@ def read_host_facts(
         no_master=no_master,
         moving=MovingFacts(
             certificates=_missing_certificates(basepath),
-            listens=_is_listening(reader),
+            listens=bool(listening(reader, TLS_PORT)),
             peers={
                 host: _best_reason(reasons_by_address[address] for address in addresses)
                 for host, addresses in addresses_by_host.items()
@@ -94,31 +92,27 @@ def read_host_facts(
         unreadable=reader.unreadable,
         misspelt=dict(options_by_misspelling),
         machine=reader.at(_MACHINE, _digest, ""),
-        deep=deep_disks,
+        foreign_virt=find_foreign_virt(),
         # Read last: the master compares it with its own time on receipt.
         clock_s=time.time(),
     )
 
 
-_Libvirt = tuple[str | None, HostInfo | None, str | None, str | None, dict[str, list[str]]]
-
-
-def _ask_libvirt(options: HostSettings) -> _Libvirt:
-    """
-    Ask libvirt about this host.
-
-    Returns why libvirt does not answer, the host's info, what is wrong with the pool, why there is
-    no info, and the disks with too long backing chains.
-    """
+def _ask_libvirt(options: HostSettings) -> dict[str, Any]:
+    """Return the fields of :class:`SetupFacts` that libvirt's answers decide."""
+    out: dict[str, Any] = {"libvirt": None, "info": None, "why_not": None, "pool": None}
     try:
         # The probe of KVM starts a guest.
         with connect.open_connection(options, readonly=False) as conn:
             info, deep_disks = inspect.host_info(conn, options), chains.find_too_deep(conn)
     except HostUnreachable as exc:
-        return str(exc), None, None, None, {}
+        return {**out, "libvirt": str(exc)}
+    except BadConfig as exc:
+        return {**out, "bad_option": str(exc)}
     except (VirtError, OSError) as exc:
-        return None, None, None, str(exc), {}
-    return None, info, _explain_refusal(_refuse_bad_pool, options, info), None, deep_disks
+        return {**out, "why_not": str(exc)}
+    pool_reason = _explain_refusal(_refuse_bad_pool, options, info)
+    return {**out, "info": info, "pool": pool_reason, "deep": deep_disks}
 
 
 def _refuse_bad_pool(options: HostSettings, info: HostInfo) -> None:
@@ -204,8 +198,3 @@ def _missing_certificates(basepath: str) -> list[str]:
     default_places = (places[purpose] for purpose in installed.DEFAULT_PURPOSES)
     paths = (path for place in default_places for path in (place.certificate, place.key))
     return sorted(str(path) for path in paths if not path.exists())
-
-
-def _is_listening(reader: FileReader) -> bool:
-    tables = [reader.at(_PROC / "net" / name, Path.read_text, "") for name in ("tcp", "tcp6")]
-    return bool(listening(tables, TLS_PORT))

@@ -1,15 +1,16 @@
-"""Judge the master's facts: pure functions that yield gaps."""
+"""Judge the master's facts: pure functions that yield findings."""
 
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from saltvirt.checks.setup.master.gaps import HINT, IMAGES, MOVING, Gap, misspelt_gaps
-from saltvirt.checks.setup.master.masterfacts import MasterFacts
+from saltvirt.checks.engine import Checks, foreign_virt
+from saltvirt.checks.master.masterfacts import MasterFacts
+from saltvirt.checks.setup.master.setupcloud import HINT, IMAGES, MOVING, NEEDED, SetupCloud
+from saltvirt.checks.setup.setupanswer import SetupFacts
 from saltvirt.cluster import candidates, membership
 from saltvirt.core import terminal
-from saltvirt.core.findings import MASTER
-from saltvirt.core.options import config
+from saltvirt.core.findings import Finding
 
 _OLDEST = 3006
 _HASH = "sha256"
@@ -17,13 +18,12 @@ _RESTART = "systemctl restart salt-master"
 _PILLAR = "libvirt"
 _SHOWN_KEYS = 5
 OURS = "/etc/salt/master.d/virt.conf"
+_SERVE = (
+    f"file_roots: {{base: [/srv/salt, FOLDER]}} in {OURS}, FOLDER being this project's; then "
+    f"{_RESTART}"
+)
 
-
-def gaps(facts: MasterFacts) -> Iterator[Gap]:
-    """Yield all gaps of the master."""
-    checks = (_release, _restart, _served, _options, _pillar, _members, _named_hosts, _keys)
-    for check in (*checks, _odd_ids, _minion, _image, _misspelt_options):
-        yield from check(facts)
+CHECKS: Checks[SetupCloud, SetupFacts] = Checks()
 
 
 def is_old(release: object) -> bool:
@@ -32,125 +32,120 @@ def is_old(release: object) -> bool:
     return major_match is not None and int(major_match[0]) < _OLDEST
 
 
-def _release(facts: MasterFacts) -> Iterator[Gap]:
-    if is_old(facts.release):
-        yield Gap(
-            check="salt-release",
-            where=MASTER,
-            what=f"Salt {facts.release} is older than {_OLDEST}, which is the first that works",
-            fix=f"update Salt to {_OLDEST} LTS or 3008, on the master first",
+@CHECKS.master("salt-release", level=NEEDED)
+def _release(facts: MasterFacts) -> Iterator[Finding]:
+    release = facts.release
+    if is_old(release):
+        yield Finding(
+            f"Salt {release} is older than {_OLDEST}, which is the first that works",
+            f"update Salt to {_OLDEST} LTS or 3008, on the master first",
         )
 
 
-def _restart(facts: MasterFacts) -> Iterator[Gap]:
-    if facts.newer:
-        yield Gap(
-            check="restart",
-            where=MASTER,
-            what=f"{' and '.join(facts.newer)} changed after the running master started",
-            fix=_RESTART,
+@CHECKS.master("restart", level=NEEDED)
+def _restart(facts: MasterFacts) -> Iterator[Finding]:
+    newer_files = facts.newer_files
+    if newer_files:
+        yield Finding(
+            f"{' and '.join(newer_files)} changed after the running master started", _RESTART
         )
 
 
-def _served(facts: MasterFacts) -> Iterator[Gap]:
-    serve_hint = f"file_roots: {{base: [/srv/salt, FOLDER]}} in {OURS}, FOLDER being this project's"
-    if facts.served.error is not None:
-        yield Gap(
-            check="file-server",
-            where=MASTER,
-            what=f"the file server does not say what it has: {facts.served.error}",
-            fix=f"mend fileserver_backend in {facts.options.get('conf_file')}, then {_RESTART}",
+@CHECKS.master("other-virt", level=NEEDED)
+def _foreign_virt(facts: MasterFacts) -> Iterator[Finding]:
+    yield from foreign_virt(facts.foreign_virt, "salt-pip uninstall", _RESTART)
+
+
+@CHECKS.master("file-server", level=NEEDED)
+def _served(facts: MasterFacts) -> Iterator[Finding]:
+    served_files = facts.served_files
+    if served_files.error is not None:
+        yield Finding(
+            f"the file server cannot list its files: {served_files.error}",
+            f"mend fileserver_backend in {facts.options.get('conf_file')}, then {_RESTART}",
         )
-        return
-    if facts.is_synced and not facts.served.has_modules:
-        yield Gap(
-            check="modules-served",
-            where=MASTER,
-            what="the master has this project's runners, but its file server does not have its "
+
+
+@CHECKS.master("modules-served", level=NEEDED)
+def _served_modules(facts: MasterFacts) -> Iterator[Finding]:
+    if _lacks_modules(facts):
+        yield Finding(
+            "the master has this project's runners, but its file server does not have its "
             "modules: saltutil.sync_all brings none to the minions",
-            fix=f"{serve_hint}; then {_RESTART}",
-        )
-    elif not facts.served.has_formula:
-        yield Gap(
-            check="formula",
-            where=MASTER,
-            what="the formula hypervisor/ is not on the file server: state.apply hypervisor fails",
-            fix=f"{serve_hint}; then {_RESTART}",
-            level=HINT,
+            _SERVE,
         )
 
 
-def _options(facts: MasterFacts) -> Iterator[Gap]:
+def _lacks_modules(facts: MasterFacts) -> bool:
+    served_files = facts.served_files
+    return served_files.error is None and facts.is_synced and not served_files.has_modules
+
+
+@CHECKS.master("hash-type", level=NEEDED)
+def _options(facts: MasterFacts) -> Iterator[Finding]:
     hash_type = facts.options.get("hash_type", _HASH)
     if hash_type != _HASH:
-        yield Gap(
-            check="hash-type",
-            where=MASTER,
-            what=f"hash_type is {hash_type}: images of the file server cannot be checked",
-            fix=f"hash_type: {_HASH} in {OURS}, then {_RESTART}",
-        )
-    if not facts.options.get("minion_data_cache", True):
-        yield Gap(
-            check="minion-data-cache",
-            where=MASTER,
-            what="minion_data_cache is off: the master does not know its hosts' addresses, which "
-            "certificates and firewalls need",
-            fix=f"minion_data_cache: True in {OURS}, then {_RESTART}",
-            level=MOVING,
+        yield Finding(
+            f"hash_type is {hash_type}: images of the file server cannot be checked",
+            f"hash_type: {_HASH} in {OURS}, then {_RESTART}",
         )
 
 
-def _pillar(facts: MasterFacts) -> Iterator[Gap]:
+@CHECKS.master("pillar", level=MOVING)
+def _pillar(facts: MasterFacts) -> Iterator[Finding]:
     on_demand_pillars = facts.options.get("on_demand_ext_pillar") or []
     if _PILLAR not in on_demand_pillars:
         pillars_text = ", ".join([*map(str, on_demand_pillars), _PILLAR])
-        yield Gap(
-            check="pillar",
-            where=MASTER,
-            what="on_demand_ext_pillar lacks libvirt: hosts get no certificates",
-            fix=f"on_demand_ext_pillar: [{pillars_text}] in {OURS}, then {_RESTART}",
-            level=MOVING,
+        yield Finding(
+            "on_demand_ext_pillar lacks libvirt: hosts get no certificates",
+            f"on_demand_ext_pillar: [{pillars_text}] in {OURS}, then {_RESTART}",
         )
     elif not facts.has_pillar:
-        yield Gap(
-            check="pillar",
-            where=MASTER,
-            what="this master has not loaded the external pillar libvirt of this project: hosts "
+        yield Finding(
+            "this master has not loaded the external pillar libvirt of this project: hosts "
             "get no certificates",
-            fix=f"salt-run saltutil.sync_all, then {_RESTART}",
-            level=MOVING,
+            f"salt-run saltutil.sync_all, then {_RESTART}",
         )
 
 
-def _members(facts: MasterFacts) -> Iterator[Gap]:
-    if facts.named:
+@CHECKS.master("minion-data-cache", level=MOVING)
+def _minion_data_cache(facts: MasterFacts) -> Iterator[Finding]:
+    if not facts.options.get("minion_data_cache", True):
+        yield Finding(
+            "minion_data_cache is off: the master does not know its hosts' addresses, which "
+            "certificates and firewalls need",
+            f"minion_data_cache: True in {OURS}, then {_RESTART}",
+        )
+
+
+@CHECKS.master("hypervisors", level=NEEDED)
+def _members(facts: MasterFacts) -> Iterator[Finding]:
+    if facts.named_hosts:
         return
     candidate_ids = sorted(
         minion_id
-        for minion_id, candidate in facts.may_be.items()
+        for minion_id, candidate in facts.candidates_by_id.items()
         if not candidate.vm_on and terminal.is_plain_id(minion_id)
     )
     if not any(map(facts.members.has, facts.accepted)) and not _hosts_without_key(facts):
-        yield _no_hosts_gap(facts, candidate_ids)
+        yield _no_hosts_finding(facts, candidate_ids)
         return
     for minion_id in candidate_ids:
-        yield Gap(
-            check="hypervisors",
+        yield Finding(
+            f"it is not allowed to be a hypervisor, but {facts.candidates_by_id[minion_id].why}; "
+            "allow it if it is yours",
+            f"salt-run virt.allow {shlex.quote(minion_id)}",
             where=minion_id,
-            what=f"it is not allowed to be a hypervisor, but {facts.may_be[minion_id].why}; allow "
-            "it if "
-            "it is yours",
-            fix=f"salt-run virt.allow {shlex.quote(minion_id)}",
             level=HINT,
         )
 
 
-def _no_hosts_gap(facts: MasterFacts, candidate_ids: Sequence[str]) -> Gap:
+def _no_hosts_finding(facts: MasterFacts, candidate_ids: Sequence[str]) -> Finding:
     # Any machine that reaches the master can have a key wait there, so show few.
     waiting_ids = [minion_id for minion_id in facts.waiting if terminal.is_plain_id(minion_id)][
         :_SHOWN_KEYS
     ]
-    fix = candidates.allow_command(facts.may_be) or "salt-run virt.allow HOST"
+    fix = candidates.allow_command(facts.candidates_by_id) or "salt-run virt.allow HOST"
     problem = "no minion is allowed to be a hypervisor"
     if candidate_ids:
         problem += f"; {', '.join(candidate_ids)} seem to be yours: compare their keys first"
@@ -158,17 +153,17 @@ def _no_hosts_gap(facts: MasterFacts, candidate_ids: Sequence[str]) -> Gap:
         problem += f", and keys wait to be accepted: {', '.join(waiting_ids)}"
         problem += f"; of each, {candidates.COMPARE}"
         fix = f"salt-run virt.allow; salt-key -a HOST; {fix}"
-    return Gap(check="hypervisors", where=MASTER, what=problem, fix=fix)
+    return Finding(problem, fix)
 
 
-def _named_hosts(facts: MasterFacts) -> Iterator[Gap]:
-    for host in facts.named:
+@CHECKS.master("hypervisors", level=NEEDED)
+def _named_hosts(facts: MasterFacts) -> Iterator[Finding]:
+    for host in facts.named_hosts:
         if host in facts.accepted and not facts.members.has(host):
-            yield Gap(
-                check="hypervisors",
+            yield Finding(
+                "it is not allowed to be a hypervisor",
+                f"salt-run virt.allow {shlex.quote(host)}",
                 where=host,
-                what="it is not allowed to be a hypervisor",
-                fix=f"salt-run virt.allow {shlex.quote(host)}",
             )
 
 
@@ -178,77 +173,77 @@ def _hosts_without_key(facts: MasterFacts) -> list[str]:
     # A key may wait under an id like 'hyper*', which salt-key would take for a pattern.
     plain_ids = {minion_id for minion_id in facts.waiting if terminal.is_plain_id(minion_id)}
     member_ids = (minion_id for minion_id in {*members.named, *plain_ids} if members.has(minion_id))
-    return sorted({*(facts.named or member_ids)} - {*facts.accepted})
+    return sorted({*(facts.named_hosts or member_ids)} - {*facts.accepted})
 
 
-def _odd_ids(facts: MasterFacts) -> Iterator[Gap]:
+@CHECKS.master("keys", level=NEEDED)
+def _keys(facts: MasterFacts) -> Iterator[Finding]:
+    for minion_id in _hosts_without_key(facts):
+        host = shlex.quote(minion_id)
+        is_waiting = minion_id in facts.waiting
+        hint = (
+            candidates.suggest_ids(minion_id, facts.accepted)
+            if minion_id in facts.named_hosts
+            else ""
+        )
+        yield Finding(
+            f"its key waits to be accepted; compare it first: {candidates.COMPARE}"
+            if is_waiting
+            else f"no minion has shown its key; {hint}if none is to come: salt-run virt.disallow "
+            + host,
+            f"salt-run virt.allow; salt-key -a {host}"
+            if is_waiting
+            else f"id: {minion_id} and master: ADDRESS in /etc/salt/minion.d/virt.conf on "
+            f"{minion_id}, then there: systemctl restart salt-minion",
+            where=minion_id,
+        )
+
+
+@CHECKS.master("keys", level=HINT)
+def _odd_ids(facts: MasterFacts) -> Iterator[Finding]:
     """Yield one hint for all odd ids, as a stranger may have any number of keys wait."""
-    odd_ids = candidates.list_odd_ids([*facts.waiting, *facts.may_be]).get("odd_ids", {})
+    odd_ids = candidates.list_odd_ids([*facts.waiting, *facts.candidates_by_id]).get("odd_ids", {})
     # A glob without hidden characters misleads no reader.
     misleading_ids = {
         id_ for id_ in odd_ids if terminal.escape(id_) != id_ or not membership.is_glob(id_)
     }
     hidden_ids = sorted(filter(facts.members.has, misleading_ids))
     if hidden_ids:
-        yield Gap(
-            check="keys",
-            where=MASTER,
-            what=f"the master has {terminal.count_text(len(hidden_ids), 'key')} of a stranger, "
-            "such as "
-            f"that of '{terminal.one_line(hidden_ids[0])}': {candidates.ODD_ID_MESSAGE}",
-            fix="leave it alone; salt-run virt.allow names all of them as odd_ids",
-            level=HINT,
+        yield Finding(
+            f"the master has {terminal.count_text(len(hidden_ids), 'key')} of a stranger, such "
+            f"as that of '{terminal.one_line(hidden_ids[0])}': {candidates.ODD_ID_MESSAGE}",
+            "leave it alone; salt-run virt.allow names all of them as odd_ids",
         )
 
 
-def _keys(facts: MasterFacts) -> Iterator[Gap]:
-    for minion_id in _hosts_without_key(facts):
-        host = shlex.quote(minion_id)
-        is_waiting = minion_id in facts.waiting
-        hint = candidates.suggest_ids(minion_id, facts.accepted) if minion_id in facts.named else ""
-        yield Gap(
-            check="keys",
-            where=minion_id,
-            what=f"its key waits to be accepted; compare it first: {candidates.COMPARE}"
-            if is_waiting
-            else f"no minion has shown its key; {hint}if none is to come: salt-run virt.disallow "
-            + host,
-            fix=f"salt-run virt.allow; salt-key -a {host}"
-            if is_waiting
-            else f"id: {minion_id} and master: ADDRESS in /etc/salt/minion.d/virt.conf on "
-            f"{minion_id}, then "
-            "there: systemctl restart salt-minion",
-        )
-
-
-def _minion(facts: MasterFacts) -> Iterator[Gap]:
-    if facts.served.error is None and not facts.served.has_minion:
-        yield Gap(
-            check="minion-packages",
-            where=MASTER,
-            what="the file server has no minion for guests: images without one, such as those of "
+@CHECKS.master("minion-packages", level=IMAGES)
+def _minion(facts: MasterFacts) -> Iterator[Finding]:
+    served_files = facts.served_files
+    if served_files.error is None and not served_files.has_minion:
+        yield Finding(
+            "the file server has no minion for guests: images without one, such as those of "
             "distributions, are refused",
-            fix="salt-run virt_image.minion_packages",
-            level=IMAGES,
+            "salt-run virt_image.minion_packages",
         )
 
 
-def _misspelt_options(facts: MasterFacts) -> Iterator[Gap]:
-    options_by_misspelling = config.find_misspelt(facts.options)
-    yield from misspelt_gaps(
-        MASTER, options_by_misspelling, f"in {OURS}, or where it stands, then {_RESTART}"
-    )
+@CHECKS.master("formula", level=HINT)
+def _formula(facts: MasterFacts) -> Iterator[Finding]:
+    served_files = facts.served_files
+    if served_files.error is None and not (served_files.has_formula or _lacks_modules(facts)):
+        yield Finding(
+            "the formula hypervisor/ is not on the file server: state.apply hypervisor fails",
+            _SERVE,
+        )
 
 
-def _image(facts: MasterFacts) -> Iterator[Gap]:
-    if facts.served.error is None and not facts.served.has_image:
+@CHECKS.master("image", level=HINT)
+def _image(facts: MasterFacts) -> Iterator[Finding]:
+    if facts.served_files.error is None and not facts.served_files.has_image:
         folder = facts.root or "/srv/salt"
         roots_hint = "" if facts.root else f"file_roots: {{base: [{folder}]}} in {OURS}; "
-        yield Gap(
-            check="image",
-            where=MASTER,
-            what="the file server has no image; virt.init can also use one from the web, or "
+        yield Finding(
+            "the file server has no image; virt.init can also use one from the web, or "
             "one on a host",
-            fix=f"{roots_hint}install -D -m 644 IMAGE.qcow2 {shlex.quote(folder)}/IMAGE.qcow2",
-            level=HINT,
+            f"{roots_hint}install -D -m 644 IMAGE.qcow2 {shlex.quote(folder)}/IMAGE.qcow2",
         )

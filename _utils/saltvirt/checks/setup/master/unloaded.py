@@ -1,14 +1,16 @@
-"""Judge hosts without a usable answer, by Salt's own reply and the cached grains."""
+"""Judge hosts without a usable answer by Salt's own reply and the cached grains."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from saltvirt.checks.setup.master.gaps import Gap
-from saltvirt.checks.setup.master.hostchecks import unchecked_gap
+from saltvirt.checks.engine import Checks, HostFailure, unchecked
+from saltvirt.checks.setup.master.hostchecks import bad_option
 from saltvirt.checks.setup.master.masterchecks import is_old
-from saltvirt.cluster.rpc.replies import NO_ANSWER
-from saltvirt.core.findings import apply_command
+from saltvirt.checks.setup.master.setupcloud import FUN, NEEDED, SetupCloud
+from saltvirt.checks.setup.setupanswer import SetupFacts
+from saltvirt.core.errors import BadConfig
+from saltvirt.core.findings import Finding, apply_command
 
 # Our modules' message on a minion without libvirt's Python module.
 _NO_BINDING = "the Python module 'libvirt' is missing"
@@ -16,16 +18,36 @@ _NO_BINDING = "the Python module 'libvirt' is missing"
 _NOT_LOADED = ("is not available", "__virtual__ returned False")
 _OLDEST_PYTHON = (3, 10)
 
+CHECKS: Checks[SetupCloud, SetupFacts] = Checks()
 
-def gap(
-    host: str, reason: str | None, answer: str | None, grains: Mapping[str, Any], *, is_synced: bool
-) -> Gap:
+
+@CHECKS.cloud("silent", "python", "modules", "packages", level=NEEDED)
+def _failures(cloud: SetupCloud) -> Iterator[Finding]:
+    for host, failure in sorted(cloud.failures.items()):
+        yield _judge_failure(host, failure, cloud)
+
+
+def _judge_failure(host: str, failure: HostFailure, cloud: SetupCloud) -> Finding:
+    reason, is_synced = failure.reason, cloud.master.is_synced
+    if isinstance(failure.refusal, BadConfig):
+        return bad_option(host, failure.text)
+    if failure.refusal is not None:
+        return unchecked(host, failure.text, FUN)
+    if failure.is_missing:
+        reply, grains = cloud.unsigned_replies.get(host), cloud.grains[host]
+        return explain(host, reason, reply, grains, is_synced=is_synced)
+    return explain(host, reason, reason, {}, is_synced=is_synced)
+
+
+def explain(
+    host: str, reason: str | None, reply: str | None, grains: Mapping[str, Any], *, is_synced: bool
+) -> Finding:
     """
-    Return the gap of a host without a usable answer.
+    Return the finding about a host without a usable answer.
 
     reason
         Why its signed answer cannot be used: another release, or a forgery.
-    answer
+    reply
         Its reply in Salt's words, unsigned unless it equals ``reason``; None if it is unresponsive.
     grains
         Its cached grains; any may be missing.
@@ -33,51 +55,52 @@ def gap(
         Whether minions get this project by the file server, and not by pip.
     """
     name = shlex.quote(host)
-    if answer is None:
-        return Gap(
-            check="silent",
+    if reply is None:
+        return Finding(
+            "it does not answer",
+            f"on {host}: systemctl restart salt-minion; then salt {name} test.ping",
             where=host,
-            what=NO_ANSWER,
-            fix=f"on {host}: systemctl restart salt-minion; then salt {name} test.ping",
         )
-    if _NO_BINDING in answer:
-        return Gap(
+    if _NO_BINDING in reply:
+        return Finding(
+            "libvirt's Python module is missing there, so virt is not loaded",
+            apply_command(host, "hypervisor.packages"),
             check="packages",
             where=host,
-            what="libvirt's Python module is missing there, so virt is not loaded",
-            fix=apply_command(host, "hypervisor.packages"),
         )
-    if answer != reason:  # unsigned: any minion may have sent it
-        answer = f"in its name, not proved: {answer}"
-    if not any(words in answer for words in _NOT_LOADED):
-        return unchecked_gap(host, reason or answer)
-    return _not_loaded_gap(host, answer, grains, is_synced=is_synced)
+    if reply != reason:  # unsigned: any minion may have sent it
+        reply = f"in its name, not proved: {reply}"
+    if not any(words in reply for words in _NOT_LOADED):
+        return unchecked(host, reason or reply, FUN)
+    return _explain_not_loaded(host, reply, grains, is_synced=is_synced)
 
 
-def _not_loaded_gap(host: str, answer: str, grains: Mapping[str, Any], *, is_synced: bool) -> Gap:
+def _explain_not_loaded(
+    host: str, reply: str, grains: Mapping[str, Any], *, is_synced: bool
+) -> Finding:
     name = shlex.quote(host)
     if is_old(grains.get("saltversion", "")):
-        return Gap(
+        return Finding(
+            f"its Salt is {grains['saltversion']}, too old for this project",
+            f"update salt-minion on {host} to the release of the master",
             check="salt-release",
             where=host,
-            what=f"its Salt is {grains['saltversion']}, too old for this project",
-            fix=f"update salt-minion on {host} to the release of the master",
         )
     python = _parse_version(grains.get("pythonversion"))
     if python and python < _OLDEST_PYTHON:
-        return Gap(
+        return Finding(
+            f"its minion runs on Python {python[0]}.{python[1]}; this project needs 3.10",
+            f"install Salt's own packages (onedir), which bring their Python, on {host}",
             check="python",
             where=host,
-            what=f"its minion runs on Python {python[0]}.{python[1]}; this project needs 3.10",
-            fix=f"install Salt's own packages (onedir), which bring their Python, on {host}",
         )
-    return Gap(
-        check="modules",
-        where=host,
-        what=f"this project's modules are missing there, or are of another release: {answer}",
-        fix=f"salt {name} saltutil.sync_all"
+    return Finding(
+        f"this project's modules are missing there, or are of another release: {reply}",
+        f"salt {name} saltutil.sync_all"
         if is_synced
         else f"on {host}: salt-pip install '.[hypervisor]', then systemctl restart salt-minion",
+        check="modules",
+        where=host,
     )
 
 

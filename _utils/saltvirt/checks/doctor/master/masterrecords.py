@@ -1,13 +1,13 @@
-"""Read the master's facts for ``virt.doctor``, and ping VMs' minions; change nothing."""
+"""Read the master's records for ``virt.doctor``, and ping VMs' minions; change nothing."""
 
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from saltvirt.certificates.master import certificates
-from saltvirt.checks.doctor.master.leftover import MasterFacts, OrderLeft
+from saltvirt.checks import installed
+from saltvirt.checks.doctor.master.doctorcloud import MasterRecords, OrderLeft
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import lastseen
@@ -20,9 +20,9 @@ from saltvirt.seeding.master import authorization
 _PING_S, _AT_IT_S = 2, 1
 
 
-def read_facts(cloud: Cloud, hosts: Collection[str], now: datetime) -> MasterFacts:
+def read_records(cloud: Cloud, hosts: Collection[str], now: datetime) -> MasterRecords:
     """
-    Return the facts of this master; ask no minion.
+    Return the records of this master; ask no minion.
 
     hosts
         The hosts that have answered.
@@ -40,34 +40,26 @@ def read_facts(cloud: Cloud, hosts: Collection[str], now: datetime) -> MasterFac
         for row in certificates.list_certificates(certificates.open_authorities(opts), now)
         if row["state"] in ("good", "replaced")
     }
-    return MasterFacts(
+    return MasterRecords(
         code=filecontent.of_code(),
-        copies=_copies(opts),
+        copies=installed.find_copies(opts),
+        foreign_virt=installed.find_foreign_virt(),
         now_s=now.timestamp(),
-        at_work=find_busy_vms(opts),
+        busy_vms=find_busy_vms(opts),
         orders=list(_orders(folder)),
         locks=[str(path) for path in locks.find_dead(folder / orders.PURPOSE)],
-        noted=noted_keys,
-        keys={name: _read_key(store, name) for name in noted_keys},
-        authorized=authorization.list_unused(opts),
-        certified=frozenset(certified_hosts),
-        accepted=accepted_ids,
-        allowed=frozenset(
+        recorded_keys=noted_keys,
+        present_keys={name: _read_key(store, name) for name in noted_keys},
+        authorizations=authorization.list_unused(opts),
+        certified_hosts=frozenset(certified_hosts),
+        accepted_ids=accepted_ids,
+        allowed_ids=frozenset(
             minion_id
             for minion_id in {*accepted_ids, *certified_hosts, *noted_keys}
             if members.has(minion_id)
         ),
-        hints=vms_by_host,
+        last_seen_vms=vms_by_host,
     )
-
-
-def _copies(opts: Mapping[str, Any]) -> list[str]:
-    """Return the folders where this process finds the library: synced, and installed."""
-    places = [Path(opts["extension_modules"]) / "utils", *map(Path, sys.path)]
-    library_folders = (
-        folder / "saltvirt" for folder in places if (folder / "saltvirt/__init__.py").is_file()
-    )
-    return sorted({str(folder.resolve()) for folder in library_folders})
 
 
 def _read_key(store: compat.KeyStore, name: str) -> tuple[str | None, str | None]:

@@ -1,39 +1,20 @@
-"""Leftovers that ``virt.doctor`` names, and the facts that it judges."""
+"""What one look of ``virt.doctor`` at a cloud has found: the master's records, and hosts' facts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from saltvirt.checks.doctor.doctoranswer import DoctorFacts
+from saltvirt.checks.engine import CloudFacts, Host
 from saltvirt.core.findings import Finding
 
+FUN = "virt.doctor_facts"
 MEND = "salt-run virt.doctor fix=True"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover(Finding):
-    """
-    A leftover.
-
-    subject
-        A VM, a path or a pool.
-    does
-        What ``fix=True`` does; empty if the operator has to act.
-    """
-
-    subject: str
-    does: str = ""
-
-
-def fixable_leftover(check: str, where: str, subject: str, problem: str, action: str) -> Leftover:
-    """Return a leftover that ``fix=True`` mends."""
-    fix = f"{MEND}  # {action}"
-    return Leftover(check=check, where=where, subject=subject, what=problem, fix=fix, does=action)
-
-
-def manual_leftover(check: str, where: str, subject: str, problem: str, fix: str) -> Leftover:
-    """Return a leftover that the operator has to mend."""
-    return Leftover(check=check, where=where, subject=subject, what=problem, fix=fix)
+def fixable(subject: str, what: str, mend: str) -> Finding:
+    """Return the finding about a leftover that ``fix=True`` mends."""
+    return Finding(what, f"{MEND}  # {mend}", subject=subject, mend=mend)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,72 +28,64 @@ class OrderLeft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MasterFacts:
+class MasterRecords:
     """
-    The facts of this master.
+    What this master has on record.
 
-    code, copies
+    code, copies, foreign_virt
         As in :class:`DoctorFacts`.
     now_s
         Its time, in seconds since 1970.
-    at_work
+    busy_vms
         VMs that a running command of this master works on.
     orders
         Orders that no command holds.
     locks
         Lock files of orders that no command holds.
-    noted
+    recorded_keys
         Keys on record as accepted for VMs, by id.
-    keys
+    present_keys
         ``(state, key)`` that the master has now for these ids.
-    authorized
+    authorizations
         Unused authorizations: ``{VM: (host, until)}``.
-    certified
+    certified_hosts
         Hosts with valid certificates.
-    accepted
+    accepted_ids
         Ids of all accepted minions.
-    allowed
+    allowed_ids
         Ids among all these that are allowed as hosts.
-    hints
+    last_seen_vms
         VMs last seen on hosts that are not gone for good: ``{host: VMs}``.
-    answering
+    answering_minions
         Minions of VMs that answer, if nothing else seems to need their keys.
     """
 
     code: str = ""
     copies: list[str] = field(default_factory=list)
+    foreign_virt: list[str] = field(default_factory=list)
     now_s: float = 0.0
-    at_work: frozenset[str] = frozenset()
+    busy_vms: frozenset[str] = frozenset()
     orders: list[OrderLeft] = field(default_factory=list)
     locks: list[str] = field(default_factory=list)
-    noted: Mapping[str, str] = field(default_factory=dict)
-    keys: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
-    authorized: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    certified: frozenset[str] = frozenset()
-    accepted: frozenset[str] = frozenset()
-    allowed: frozenset[str] = frozenset()
-    hints: Mapping[str, list[str]] = field(default_factory=dict)
-    answering: frozenset[str] = frozenset()
+    recorded_keys: Mapping[str, str] = field(default_factory=dict)
+    present_keys: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    authorizations: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    certified_hosts: frozenset[str] = frozenset()
+    accepted_ids: frozenset[str] = frozenset()
+    allowed_ids: frozenset[str] = frozenset()
+    last_seen_vms: Mapping[str, list[str]] = field(default_factory=dict)
+    answering_minions: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloudFacts:
-    """
-    The facts of the master and of all hosts.
-
-    silent
-        ``{host: reason}`` of hosts without a usable answer.
-    """
-
-    master: MasterFacts
-    hosts: Mapping[str, DoctorFacts]
-    silent: Mapping[str, str] = field(default_factory=dict)
+class DoctorCloud(CloudFacts[MasterRecords, DoctorFacts]):
+    """What one look at a cloud has found, and what may need a file or a key."""
 
     @property
     def is_whole(self) -> bool:
         """Whether all hosts that may have a VM have answered."""
         # The master remembers the VMs of a host that is not allowed any more.
-        return not self.silent and set(self.master.hints) <= set(self.hosts)
+        return not self.failures and set(self.master.last_seen_vms) <= set(self.hosts)
 
     @property
     def uuids(self) -> dict[str, set[str]]:
@@ -128,14 +101,16 @@ class CloudFacts:
         """Names of VMs anywhere, now or when their disks were made."""
         vm_names = {name for facts in self.hosts.values() for name in (*facts.vms, *facts.made_for)}
         # The answer of a host replaces the VMs last seen there.
-        unanswered_hosts = set(self.master.hints) - set(self.hosts)
-        return vm_names | {name for host in unanswered_hosts for name in self.master.hints[host]}
+        unanswered_hosts = set(self.master.last_seen_vms) - set(self.hosts)
+        return vm_names | {
+            name for host in unanswered_hosts for name in self.master.last_seen_vms[host]
+        }
 
     @property
     def busy(self) -> set[str]:
         """VMs with a record on this master or on a host."""
         vm_names = {name for facts in self.hosts.values() for name in facts.busy}
-        return vm_names | {order.name for order in self.master.orders} | self.master.at_work
+        return vm_names | {order.name for order in self.master.orders} | self.master.busy_vms
 
     @property
     def shared(self) -> set[str]:
@@ -147,6 +122,9 @@ class CloudFacts:
         return {Path(path).name for facts in self.hosts.values() for path in facts.shared}
 
     @property
-    def is_all_told(self) -> bool:
+    def are_shared_files_known(self) -> bool:
         """Whether all hosts know all that they need on shared storage."""
         return not any(facts.unreadable for facts in self.hosts.values())
+
+
+DoctorHost = Host[DoctorCloud, DoctorFacts]
