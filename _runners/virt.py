@@ -22,7 +22,7 @@ from saltvirt.entry.runners import load_always, runner_function
 with lazy_imports():
     from saltvirt.cluster.inventory import locate
     from saltvirt.cluster.rpc import hostcommands
-    from saltvirt.vm.create.master import deploy
+    from saltvirt.vm.create.master import deploy, vmrequest
     from saltvirt.vm.purge.master import purge as removing
 
 __virtualname__ = "virt"
@@ -141,14 +141,14 @@ def init(
     options |= {"enable_vnc": enable_vnc, "seed_cmd": seed_cmd, "enable_qcow": enable_qcow}
     if _SERIALS.get(serial_type):
         options["serials"] = _SERIALS[serial_type]
-    fields = {"name": name, "cpu": cpu, "mem": mem, "given": options, "host": host, "where": where}
-    fields["placed"] = dict(placement=placement, spread_over=spread_over, headroom=headroom)
-    if wait_s is not None:
-        fields["wait_s"] = arguments.whole_number("wait_s", wait_s, least=0, most=86400)
-    request = deploy.Request(**fields, force=arguments.boolean("force", force))
-    is_dry, waits = arguments.boolean("dry_run", dry_run), arguments.boolean("wait", wait)
+    is_dry = arguments.boolean("dry_run", dry_run)
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
-    return (deploy.dry_run if is_dry else deploy.deploy)(cloud, request, wait=waits)
+    terms = {"host": host, "where": where, "force": force, "wait": wait, "wait_s": wait_s}
+    terms |= {"placement": placement, "spread_over": spread_over, "headroom": headroom}
+    request = vmrequest.parse(
+        name, cpu, mem, options, vmrequest.parse_terms(cloud.settings, **terms)
+    )
+    return (deploy.dry_run if is_dry else deploy.deploy)(cloud, request)
 
 
 @runner_function

@@ -11,6 +11,7 @@ from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
     from saltvirt.vm.clone.master import cloning
+    from saltvirt.vm.create.master import deploy, vmrequest
 
 __virtualname__ = "virt"
 __virtual__ = load_always
@@ -54,8 +55,6 @@ def clone(source, name, dry_run=False, wait=True, wait_s=None, quiet=False, forc
     """
     is_dry = arguments.boolean("dry_run", dry_run)
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
-    options = {"given": kwargs, "force": arguments.boolean("force", force)}
-    if wait_s is not None:
-        options["wait_s"] = arguments.whole_number("wait_s", wait_s, least=0, most=86400)
-    request, wait = cloning.request(cloud, source, name, options), arguments.boolean("wait", wait)
-    return (cloning.dry_run if is_dry else cloning.clone)(cloud, request, wait=wait)
+    terms = vmrequest.parse_terms(cloud.settings, force=force, wait=wait, wait_s=wait_s)
+    request = cloning.parse(cloud, source, name, kwargs, terms)
+    return (cloning.dry_run if is_dry else deploy.deploy)(cloud, request)

@@ -11,29 +11,23 @@ from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
+    from saltvirt.vm.create.master import vmrequest
     from saltvirt.vm.create.master.many import manyrequest, outcome, run
 
 __virtualname__ = "virt"
 __virtual__ = load_always
 
 
-def _requests(name, count, first, vms, defaults, common_fields):
+def _requests(name, count, first, vms, defaults, terms):
     """Return the requests of a call, from a pattern or a list."""
-    if common_fields["wait_s"] is not None:
-        common_fields["wait_s"] = arguments.whole_number(
-            "wait_s", common_fields["wait_s"], least=0, most=86400
-        )
-    common_fields["force"] = arguments.boolean("force", common_fields["force"])
     if (name is None) == (vms is None):
         raise BadArgument("name", "give a pattern such as 'web{}' with its count, or a list as vms")
     if vms is not None:
         if count is not None:
             raise BadArgument("count", "goes with a name pattern; vms is a list of all VMs")
-        return manyrequest.parse_requests(manyrequest.parse_list(vms, defaults), common_fields)
+        return manyrequest.parse_requests(manyrequest.parse_list(vms, defaults), terms)
     names = manyrequest.number_names(name, count, first)
-    return manyrequest.parse_requests(
-        [{**defaults, "name": vm_name} for vm_name in names], common_fields
-    )
+    return manyrequest.parse_requests([{**defaults, "name": vm_name} for vm_name in names], terms)
 
 
 @runner_function(outputter="virt_moves")
@@ -117,20 +111,19 @@ def init_many(
     """
     is_dry = arguments.boolean("dry_run", dry_run)
     cloud = Cloud.of(__opts__, __jid_event__, "many", quiet, is_reading=is_dry)
-    common_fields = {"host": host, "where": where, "force": force, "wait_s": wait_s}
-    placement_options = {"placement": placement, "spread_over": spread_over, "headroom": headroom}
+    terms = {"host": host, "where": where, "force": force, "wait": wait, "wait_s": wait_s}
+    terms |= {"placement": placement, "spread_over": spread_over, "headroom": headroom}
     defaults = {**kwargs, "cpu": cpu, "mem": mem, "image": image}
     settings = cloud.settings
     per_host = settings.init_per_host if per_host is None else per_host
     max_parallel = settings.init_parallel if max_parallel is None else max_parallel
     call = outcome.Call(
         requests=_requests(
-            name, count, first, vms, defaults, {**common_fields, "placed": placement_options}
+            name, count, first, vms, defaults, vmrequest.parse_terms(settings, **terms)
         ),
         per_host=arguments.whole_number("per_host", per_host, most=64),
         max_parallel=arguments.whole_number("max_parallel", max_parallel, most=64),
-        whole=arguments.boolean("all_or_nothing", all_or_nothing),
-        wait=arguments.boolean("wait", wait),
+        all_or_nothing=arguments.boolean("all_or_nothing", all_or_nothing),
     )
     if is_dry:
         return run.dry_run(cloud, call)

@@ -13,6 +13,7 @@ FOLDERS = ("_*", "docs", "hypervisor", "tests")
 EXAMPLES = {
     "option": r"\bimage_limit_s\b",
     "element": r"\bcputune\b|cpu:tuning|\b_TUNING\b",
+    "bus": r"\bdiskbus\b|DiskBus\(name=\"sata\"",
     "check": r"zmq-filtering",
     "leftover": r"[`\"' ]network-file[`\"' ]|\bNETWORK_FOLDERS\b",
     # Every file that names all methods.

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import rooms
 from saltvirt.core.options import config
+from saltvirt.vm import diskbus
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANGES = [ROOT / "CHANGELOG.md", ROOT / "changelog/README.md"]
@@ -98,3 +99,9 @@ def test_the_page_of_what_keeps_a_file_has_the_table_of_the_code():
     table = source.partition('TABLE = """\n')[2].partition('"""')[0].rstrip()
 
     assert f"```text\n{table}\n```" in page
+
+
+def test_the_configuration_lists_the_buses_of_disks():
+    page = (ROOT / "docs/configuration.md").read_text()
+
+    assert f"`model` (the bus: {', '.join(diskbus.BUSES)})" in page

@@ -85,7 +85,7 @@ class Disk:
     target: str
     size_mib: int | None = None
     format: str | None = None
-    model: str = "virtio"
+    bus: str = "virtio"
     device: str = "disk"
     image: str | None = field(default=None, repr=False)
     image_hash: str | None = field(default=None, repr=False)

@@ -12,6 +12,7 @@ from saltvirt.core.model import CalledNic, Disk, Nic
 from saltvirt.core.nics import nic, override, refuse_equal_macs
 from saltvirt.core.options.config import DEFAULT_DISK, DEFAULT_NIC
 from saltvirt.core.units import size_mib
+from saltvirt.vm.diskbus import DiskBus, default_bus, find_bus
 from saltvirt.xml.domain import remote
 from saltvirt.xml.storage import poolsource
 
@@ -178,32 +179,30 @@ def _called_nic(vm_nic: Nic, entry: Entry) -> CalledNic:
 
 _IO = ("native", "threads", "io_uring")
 _DEVICES = ("disk", "cdrom", "floppy", "lun")
-# The default bus of a drive; a disk's is virtio.
-_BUS = {"cdrom": "ide", "floppy": "fdc"}
-_PREFIX = {
-    "virtio": "vd",
-    "ide": "hd",
-    "scsi": "sd",
-    "sata": "sd",
-    "usb": "sd",
-    "fdc": "fd",
-    "xen": "xvd",
-}
 
 
-def check_disk_entries(extra: Any) -> list[Entry]:
-    """Return a call's ``disks`` for a master; refuse entries that no profile can complete."""
-    disk_entries = entries(extra or [], "disks")
-    for entry in disk_entries:
-        label = f"disk {entry['name']!r}"
-        _check_entry(label, entry)
-        _flag(label, entry, "overlay_image")
-        _io(label, entry)
-        _iothread(label, entry)
-        _size_mib(label, entry)
-        if entry.get("model"):
-            _prefix(entry["model"])
-    return disk_entries
+def called_disks(extra: Any) -> tuple[Disk, ...]:
+    """
+    Return the disks of a call as far as a master knows them: name, size, pool and bus.
+
+    Raises BadArgument for entries that no profile can complete.
+    """
+    return tuple(map(_called_disk, entries(extra or [], "disks")))
+
+
+def _called_disk(entry: Entry) -> Disk:
+    label = f"disk {entry['name']!r}"
+    _check_entry(label, entry)
+    _flag(label, entry, "overlay_image")
+    _io(label, entry)
+    _iothread(label, entry)
+    return Disk(
+        name=str(entry["name"]),
+        target="",
+        size_mib=_size_mib(label, entry),
+        pool=_pool(entry),
+        bus=_bus(entry).name,
+    )
 
 
 def _check_entry(label: str, entry: Entry) -> None:
@@ -275,19 +274,30 @@ def _size_mib(label: str, entry: Entry) -> int | None:
     return size
 
 
-def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Disk:
-    """Return the disk that an entry describes, before the call's image is assigned to a disk."""
+def _bus(entry: Entry) -> DiskBus:
+    model = entry.get("model")
+    return find_bus(model) if model else default_bus(entry.get("device", "disk"))
+
+
+def _disk(entry: Entry, used_targets: set[str], is_sized: bool) -> Disk:
+    """
+    Return the disk that an entry describes, before the call's image is assigned to a disk.
+
+    used_targets
+        The targets of the disks before it; gets its target.
+    """
     label = f"disk {entry['name']!r}"
     _check_disk(label, entry)
-    device = entry.get("device", "disk")
-    model, source = entry.get("model") or _BUS.get(device, "virtio"), _source(entry)
+    bus, source = _bus(entry), _source(entry)
+    target = bus.free_target(used_targets)
+    used_targets.add(target)
     return Disk(
         name=str(entry["name"]),
-        target=next_target(model),
+        target=target,
         size_mib=_size_mib(label, entry),
         format=entry.get("format") or None,
-        model=model,
-        device=device,
+        bus=bus.name,
+        device=entry.get("device", "disk"),
         image=entry.get("image") or None,
         image_hash=entry.get("image_hash"),
         overlay=_flag(label, entry, "overlay_image"),
@@ -300,27 +310,6 @@ def _disk(entry: Entry, next_target: Callable[[str], str], is_sized: bool) -> Di
         elsewhere=remote.from_url(label, source) if source and remote.is_url(source) else None,
         is_sized_by_user=is_sized,
     )
-
-
-def _prefix(model: str) -> str:
-    prefix = _PREFIX.get(model)
-    if prefix is None:
-        raise BadArgument("disk model", f"{model!r}; one of {', '.join(sorted(_PREFIX))}")
-    return prefix
-
-
-def _targets() -> Callable[[str], str]:
-    """Return a function that names the next disk of a bus: vda, vdb, sda, ..."""
-    used: dict[str, int] = {}
-
-    def next_target(model: str) -> str:
-        prefix = _prefix(model)
-        used[prefix] = used.get(prefix, -1) + 1
-        if used[prefix] > 25:
-            raise BadArgument("disks", f"more than 26 disks on the bus {model!r}")
-        return prefix + chr(ord("a") + used[prefix])
-
-    return next_target
 
 
 def _names_sized_by_user(
@@ -359,9 +348,10 @@ def disks(
     base = find(profiles, profile, DISKS, "disk")
     call_entries = entries(extra or [], "disks")
     is_built_in = profile == "default" and "default" not in profiles
-    sized_names, next_target = _names_sized_by_user(base, call_entries, is_built_in), _targets()
+    sized_names = _names_sized_by_user(base, call_entries, is_built_in)
+    used_targets: set[str] = set()
     vm_disks = tuple(
-        _disk(entry, next_target, entry["name"] in sized_names)
+        _disk(entry, used_targets, entry["name"] in sized_names)
         for entry in merge(base, call_entries)
     )
     return _with_image(vm_disks, image) if image else vm_disks

@@ -1,6 +1,7 @@
 """NIC and disk profiles for display."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from saltvirt.core import arguments
@@ -20,34 +21,30 @@ def describe(
     An entry has all values that were written, and the defaults of the others; an unusable profile
     is ``[{"error": reason}]``.
     """
-
-    def nic_entries(name: str) -> list[profiles.Entry]:
-        entries = profiles.find(nic_profiles, name, profiles.NICS, "nic")
-        return list(map(_describe_nic, entries, profiles.nics("probe", nic_profiles, name, None)))
-
-    def disk_entries(name: str) -> list[profiles.Entry]:
-        entries = profiles.find(disk_profiles, name, profiles.DISKS, "disk")
-        return list(map(_describe_disk, entries, profiles.disks(disk_profiles, name, None, None)))
-
+    nics = partial(profiles.nics, "probe", nic_profiles, interfaces=None)
+    disks = partial(profiles.disks, disk_profiles, extra=None, image=None)
     return {
-        "nic": {
-            name: _entries_or_error(nic_entries, name) for name in {*profiles.NICS, *nic_profiles}
-        },
-        "disk": {
-            name: _entries_or_error(disk_entries, name)
-            for name in {*profiles.DISKS, *disk_profiles}
-        },
+        "nic": _describe_all("nic", nic_profiles, profiles.NICS, nics, _describe_nic),
+        "disk": _describe_all("disk", disk_profiles, profiles.DISKS, disks, _describe_disk),
     }
 
 
-def _entries_or_error(
-    list_entries: Callable[[str], list[profiles.Entry]], name: str
-) -> list[profiles.Entry]:
-    """Return the entries of a profile, or why it cannot be used, without failing the others."""
-    try:
-        return list_entries(name)
-    except BadArgument as exc:
-        return [{"error": str(exc)}]
+def _describe_all(
+    label: str,
+    configured: Mapping[str, Any],
+    built_in: Mapping[str, Any],
+    parse: Callable[..., Iterable[Any]],
+    describe_entry: Callable[[profiles.Entry, Any], profiles.Entry],
+) -> dict[str, list[profiles.Entry]]:
+    """Return ``{name: [...]}`` of all profiles of NICs, or of disks."""
+    out: dict[str, list[profiles.Entry]] = {}
+    for name in {*built_in, *configured}:
+        try:
+            entries = profiles.find(configured, name, built_in, label)
+            out[name] = list(map(describe_entry, entries, parse(profile=name)))
+        except BadArgument as exc:
+            out[name] = [{"error": str(exc)}]
+    return out
 
 
 def _describe_nic(entry: profiles.Entry, nic_: Nic) -> profiles.Entry:
@@ -60,4 +57,4 @@ def _describe_disk(entry: profiles.Entry, disk: Disk) -> profiles.Entry:
     size = {} if disk.size_mib is None else {"size": disk.size_mib}
     # A user who may look at profiles must not see the secrets of their URLs.
     urls = {key: arguments.without_secrets(entry[key]) for key in _URLS if key in entry}
-    return {**entry, **urls, "name": disk.name, **size, "device": disk.device, "model": disk.model}
+    return {**entry, **urls, "name": disk.name, **size, "device": disk.device, "model": disk.bus}

@@ -11,11 +11,10 @@ from saltvirt.core.model import Deployment, Disk, Nic, Requirements, Vm
 from saltvirt.core.options import config, defaults3006
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.core.units import size_mib
 from saltvirt.placement import resources
 from saltvirt.vm import profiles, valuekinds
-from saltvirt.xml.domain import cpu as cpu_xml
 from saltvirt.xml.domain import graphics, osboot
+from saltvirt.xml.domain.cpu import features_of
 
 # The hosts need it in any case; on a master only deploying does.
 with lazy_imports():
@@ -68,6 +67,8 @@ _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HYPERVISORS = ("kvm", "qemu")
 _SSH_KEYS = "ssh_authorized_keys"
 _TEXTS = ("saltenv", "seed_cmd", "pub_key", "priv_key", "os_type", "arch")
+_NAME_LISTS = ("host_devices", "affinity", "anti_affinity")
+_PORTS = ("serials", "consoles")
 
 
 def options_by_name(values: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,8 +112,7 @@ def check_options(keywords: Mapping[str, Any], extra_names: Sequence[str] = ()) 
         raise BadArgument(
             "image",
             f"{arguments.hide_credentials(image)!r} is not an image: write salt://path, "
-            "http(s)://... or an "
-            "absolute path",
+            "http(s)://... or an absolute path",
         )
     if options["image_hash"] is not None and image is None:
         raise BadArgument("image_hash", "there is no image that it could belong to")
@@ -154,26 +154,47 @@ def _nics(settings: HostSettings, name: str, options: Mapping[str, Any]) -> tupl
     return old
 
 
-def _ports(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the serials and consoles."""
-    devices = {
-        key: valuekinds.without_empty_values(key, options[key]) for key in ("serials", "consoles")
-    }
+def _graphics(
+    settings: HostSettings, display: dict[str, Any] | None, *, has_vnc: bool
+) -> dict[str, Any] | None:
+    if display is None:
+        return graphics.vnc(settings.vnc) if has_vnc else None
+    return defaults3006.display(display) if settings.compat else display
+
+
+def _ports(settings: HostSettings, vm: Vm) -> dict[str, Any]:
+    """Return the serials and consoles with the defaults of the host."""
     if not settings.compat:
-        return devices
-    return {key: defaults3006.ports(value) for key, value in devices.items()}
+        return {}
+    return {key: defaults3006.ports(getattr(vm, key)) for key in _PORTS}
 
 
-def _parts(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that describe parts of the VM, unchanged."""
+def _parse_vm(name: str, cpu: Any, mem: Any, options: Mapping[str, Any]) -> Vm:
+    """Return the VM of a call, without what depends on a host: disks, NICs and defaults."""
+    osboot.check(arguments.mapping("boot", options["boot"]))
+    valuekinds.check({**options, "cpu": cpu, "mem": mem})
     # libvirt's QEMU has no other type, but would refuse it only when all else is made.
     if options["os_type"] not in (None, "", "hvm"):
         raise BadArgument("os_type", f"{options['os_type']!r}; leave it out, or hvm")
-    mappings = ("boot", "numatune", "hypervisor_features", "clock")
-    return {
+    vcpus, memory_mib = arguments.vcpus(cpu), arguments.memory_mib(mem)
+    mappings = ("boot", "numatune", "hypervisor_features", "clock", "graphics")
+    fields: dict[str, Any] = {
         **{key: arguments.mapping(key, options[key]) for key in mappings},
-        **{key: options[key] for key in ("os_type", "arch")},
+        **{key: arguments.names(key, options[key]) for key in _NAME_LISTS},
+        **{key: valuekinds.without_empty_values(key, options[key]) for key in _PORTS},
+        **{key: options[key] for key in ("os_type", "arch", "stop_on_reboot")},
     }
+    return Vm(
+        name=name,
+        cpu=cpu if isinstance(cpu, dict) else vcpus,
+        vcpus=vcpus,
+        memory=mem if isinstance(mem, dict) else memory_mib,
+        memory_mib=memory_mib,
+        domain_type=hypervisor_type(options["hypervisor"]),
+        machine=_machine(options["machine"]),
+        boot_dev=osboot.parse_boot_devices(options["boot_dev"]),
+        **fields,
+    )
 
 
 def deployment(
@@ -185,41 +206,18 @@ def deployment(
     keywords
         The keyword arguments of the call; unknown ones are refused by name.
     """
-    arguments.vm_name(name)
-    sizes = _read_sizes(cpu, mem)
     options = check_options(keywords)
-    osboot.check(arguments.mapping("boot", options["boot"]))
-    valuekinds.check({**options, "cpu": cpu, "mem": mem})
-    vm = Vm(
-        name=name,
+    vm = _parse_vm(arguments.vm_name(name), cpu, mem, options)
+    vm = replace(
+        vm,
         nics=_nics(settings, name, options),
         disks=_disks(settings, options),
-        domain_type=hypervisor_type(options["hypervisor"]),
-        machine=_machine(options["machine"]),
-        graphics=_graphics(settings, options),
-        boot_dev=osboot.parse_boot_devices(options["boot_dev"]),
-        host_devices=arguments.names("host_devices", options["host_devices"]),
-        affinity=arguments.names("affinity", options["affinity"]),
-        anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
-        stop_on_reboot=options["stop_on_reboot"],
+        graphics=_graphics(settings, vm.graphics, has_vnc=options["enable_vnc"]),
         console_log=console_log(name) if settings.console_log else None,
         is_3006=settings.compat is not None,
-        **sizes,
-        **_ports(settings, options),
-        **_parts(options),
+        **_ports(settings, vm),
     )
     return Deployment(vm=vm, **deployment_options(options))
-
-
-def _read_sizes(cpu: Any, mem: Any) -> dict[str, Any]:
-    """Return the processors and memory of a call as fields of a :class:`Vm`."""
-    vcpus, memory_mib = arguments.vcpus(cpu), arguments.memory_mib(mem)
-    return {
-        "cpu": cpu if isinstance(cpu, dict) else vcpus,
-        "vcpus": vcpus,
-        "memory": mem if isinstance(mem, dict) else memory_mib,
-        "memory_mib": memory_mib,
-    }
 
 
 _AS_GIVEN = (
@@ -257,13 +255,6 @@ def _machine(machine: Any) -> str | None:
     return machine
 
 
-def _graphics(settings: HostSettings, options: Mapping[str, Any]) -> dict[str, Any] | None:
-    if options["graphics"] is not None:
-        graphics_options = arguments.mapping("graphics", options["graphics"])
-        return defaults3006.display(graphics_options) if settings.compat else graphics_options
-    return graphics.vnc(settings.vnc) if options["enable_vnc"] else None
-
-
 def requirements(vm: Vm) -> Requirements:
     """Return the requirements of a VM, for the host's own check."""
     return Requirements(
@@ -283,7 +274,7 @@ def requirements(vm: Vm) -> Requirements:
 
 
 def _features(cpu: Any) -> tuple[str, ...]:
-    features = cpu_xml.features_of(cpu) if isinstance(cpu, dict) else {}
+    features = features_of(cpu) if isinstance(cpu, dict) else {}
     # A forced feature is shown to the guest whether the host has it or not.
     return tuple(sorted(n for n, policy in features.items() if policy == "require"))
 
@@ -294,82 +285,30 @@ def _profile(argument: str, options: Mapping[str, Any]) -> str | None:
     return None if name is None else arguments.text(argument, name)
 
 
-def _nic_requirements(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of :class:`Requirements` about NICs, from a call."""
-    profile, interfaces = options["nic"], options["interfaces"]
-    nic_values = () if profile is None else profiles.called_nics(name, interfaces)
-    return {
-        **nics.host_needs(profiles.placed_nics(name, profile, interfaces)),
-        "called": nic_values,
-    }
-
-
-def _refuse_unbuildable(name: str, sizes: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """
-    Raise BadArgument for what every host would refuse: all of a VM but its disks and NICs.
-
-    Otherwise a dry run would name a host, and host after host would get the request.
-    """
-    deployment_options(options)
-    arguments.names("host_devices", options["host_devices"])
-    domain.build(
-        Vm(
-            name=name,
-            domain_type=hypervisor_type(options["hypervisor"]),
-            graphics=arguments.mapping("graphics", options["graphics"]),
-            serials=valuekinds.without_empty_values("serials", options["serials"]),
-            consoles=valuekinds.without_empty_values("consoles", options["consoles"]),
-            **sizes,
-            **_parts(options),
-        )
-    )
-
-
 def requirements_from_master(
     name: str, cpu: Any, mem: Any, keywords: Mapping[str, Any]
 ) -> Requirements:
     """
     Return what a VM needs of a host, as far as the master can know that.
 
-    Only the hosts have the profiles, so they are only named here.
+    Only the hosts have the profiles, so they are only named here. Raises BadArgument for what every
+    host would refuse: otherwise a dry run would name a host, and host after host would get the
+    request.
     """
     arguments.vm_name(name)
     options = check_options(keywords, _ON_MASTER)
-    osboot.check(arguments.mapping("boot", options["boot"]))
-    osboot.parse_boot_devices(options["boot_dev"])
-    valuekinds.check({**options, "cpu": cpu, "mem": mem})
-    disk_entries = profiles.check_disk_entries(options["disks"])
-    sizes = _read_sizes(cpu, mem)
-    _refuse_unbuildable(name, sizes, options)
-    pool_disks = [
-        Disk(
-            name="",
-            target="",
-            size_mib=size_mib(disk.get("size") or "0", "size"),
-            pool=disk["pool"],
-        )
-        for disk in disk_entries
-        if disk.get("pool")
-    ]
-    return Requirements(
-        name=name,
-        vcpus=sizes["vcpus"],
-        memory_mib=sizes["memory_mib"],
-        disk_mib=sum(
-            size_mib(disk["size"], "size")
-            for disk in disk_entries
-            if disk.get("size") is not None and not resources.is_named(disk.get("pool"))
-        ),
-        nic_profile=_profile("nic", options),
+    deployment_options(options)
+    vm = _parse_vm(name, cpu, mem, options)
+    domain.build(vm)
+    profile, interfaces = _profile("nic", options), options["interfaces"]
+    called_vm = replace(
+        vm,
+        disks=profiles.called_disks(options["disks"]),
+        nics=tuple(profiles.placed_nics(name, profile, interfaces)),
+    )
+    return replace(
+        requirements(called_vm),
+        nic_profile=profile,
+        called=() if profile is None else profiles.called_nics(name, interfaces),
         disk_profile=_profile("disk", options),
-        domain_type=hypervisor_type(options["hypervisor"]),
-        arch=options["arch"],
-        machine=_machine(options["machine"]),
-        affinity=arguments.names("affinity", options["affinity"]),
-        anti_affinity=arguments.names("anti_affinity", options["anti_affinity"]),
-        **_nic_requirements(name, options),
-        cpu_features=_features(cpu),
-        stocks=resources.for_vm(
-            mem, sizes["memory_mib"], arguments.mapping("numatune", options["numatune"]), pool_disks
-        ),
     )

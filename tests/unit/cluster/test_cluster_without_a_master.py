@@ -4,6 +4,7 @@ import contextlib
 import time
 from pathlib import Path
 
+import fleetkit
 import keypairs
 import pytest
 import tightclouds
@@ -211,8 +212,7 @@ def test_the_table_of_a_deployment_says_why_not():
 def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, profile, seeded):
     info = told.but(tightclouds.host(1), profiles={"disk": profile})
 
-    request = hostbuild.Request(name="web", cpu=1, mem=1, given=given)
-    assert request.is_seeded(info) is seeded
+    assert fleetkit.request(**given).is_seeded(info) is seeded
 
 
 @pytest.fixture

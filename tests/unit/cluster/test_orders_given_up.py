@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import fleetkit
 import pytest
 from fleetkit import is_tidy, key, left
 from saltvirt.cluster import orders
@@ -111,8 +112,7 @@ def test_a_late_purge_of_one_master_removes_no_vm_that_another_has_made_since(cl
     cloud.hosts.queues = None
     second = replace(cloud.master, opts={**cloud.opts, "cachedir": str(tmp_path / "second")})
     purge.purge(second, "web", True)
-    request = deploy.Request(name="web", cpu=1, mem=1, given={"image": "salt://a"}, host="hyper1")
-    deploy.deploy(second, request, wait=False)
+    deploy.deploy(second, fleetkit.request(image="salt://a", host="hyper1"))
 
     with pytest.raises(VirtError, match="is another one here"):
         cloud.hosts.late()

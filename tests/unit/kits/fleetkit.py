@@ -18,7 +18,7 @@ from saltvirt.core.errors import NameTaken, NoSuchVm
 from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings, MasterSettings
 from saltvirt.core.salt import answering, compat
-from saltvirt.vm.create.master import deploy, hostbuild
+from saltvirt.vm.create.master import deploy, hostbuild, vmrequest
 from saltvirt.vm.purge.master import purge
 from test_generation import said_of
 
@@ -173,6 +173,21 @@ class Hosts:
         return silent if self.is_silent(host) else minions.Reply(minion=host, value=True)
 
 
+def terms(*, wait=False, **given):
+    """Return the terms of a call of which these are some of the arguments."""
+    keys = ("host", "where", "placement", "spread_over", "headroom", "force", "wait_s")
+    said = {key: given[key] for key in keys if key in given}
+    return vmrequest.parse_terms(SETTINGS, wait=wait, **said)
+
+
+def request(name="web", *, cpu=1, mem=1, wait=False, **given):
+    """Return the request of a call, which waits for no minion unless it says so."""
+    asked = terms(wait=wait, **given)
+    options = {key: value for key, value in given.items() if not hasattr(asked, key)}
+    options = {key: options[key] for key in options if not hasattr(asked.policy, key)}
+    return vmrequest.parse(name, cpu, mem, options, asked)
+
+
 def cloud(monkeypatch, opts, tmp_path, count=3):
     """Return a cloud of hosts, with ``init`` and ``purge`` as a user of its master has them."""
     folder = tmp_path / "hosts"
@@ -193,11 +208,10 @@ def cloud(monkeypatch, opts, tmp_path, count=3):
 
     def init(name="web", *, host=None, force=False, image="salt://a.qcow2"):
         given = {"image": image} if image else {}
-        request = deploy.Request(name=name, cpu=1, mem=1, given=given, host=host, force=force)
-        return deploy.deploy(master, request, wait=False)
+        return deploy.deploy(master, request(name, host=host, force=force, **given))
 
     def dry_run(name="web", **given):
-        return deploy.dry_run(master, deploy.Request(name=name, cpu=1, mem=1, given=given))
+        return deploy.dry_run(master, request(name, wait=True, **given))
 
     def remove(name="web", delete_key=True):
         return purge.purge(master, name, delete_key)

@@ -40,7 +40,7 @@ def wish(who=IDENTITY, settings=None, **given):
     """Return what a call of virt.init wishes, on a host whose interpreter has no binding."""
     settings = settings or HostSettings(seed={"python": sys.executable})
     deployment = spec.deployment(HostSettings(), "web1", 1, 512, {"image": IMAGE, **given})
-    return buildfacts._build_wish(Context(settings=settings, opts={}), deployment, who)
+    return buildfacts._seed_request(Context(settings=settings, opts={}), deployment, who)
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from saltvirt.cluster import minionkeys
 from saltvirt.core import wire
 from saltvirt.core.errors import BadArgument, MasterError, NameTaken, NoSuchVm, VirtError
 from saltvirt.vm.clone.master import cloning
+from saltvirt.vm.create.master import deploy
+from saltvirt.vm.create.master.vmrequest import Terms
 
 GIVEN = {"seed_method": "nocloud"}
 
@@ -26,12 +28,14 @@ def cloud(monkeypatch, opts, tmp_path):
 INFO = wire.plain(told.moving(name="web", disks=[{"how": "push"}]))
 
 
+def request(cloud, name="db", source="web", *, wait=False, **given):
+    """Return the request of a call."""
+    return cloning.parse(cloud.master, source, name, {**GIVEN, **given}, Terms(wait=wait))
+
+
 def clone(cloud, name="db", **given):
     """Clone a VM as the runner does."""
-    asked = {"given": {**GIVEN, **given}}
-    return cloning.clone(
-        cloud.master, cloning.request(cloud.master, "web", name, asked), wait=False
-    )
+    return deploy.deploy(cloud.master, request(cloud, name, **given))
 
 
 def test_the_host_of_the_source_is_ordered_and_the_key_is_the_clones(cloud):
@@ -71,13 +75,12 @@ def test_what_cannot_be_is_refused_before_anything_is_made(cloud, name, given, e
     assert cloud.hosts.sent == [] and minionkeys.read_accepted(cloud.opts, name.strip("/")) is None
 
 
-@pytest.mark.parametrize("how", [cloning.clone, cloning.dry_run])
+@pytest.mark.parametrize("how", [deploy.deploy, cloning.dry_run])
 def test_where_nobody_can_tell_who_answers_none_is_made_that_would_be_waited_for(cloud, how):
     cloud.opts["minion_data_cache"] = False
-    asked = cloning.request(cloud.master, "web", "db", {"given": GIVEN})
 
     with pytest.raises(MasterError, match="minion_data_cache is off"):
-        how(cloud.master, asked, wait=True)
+        how(cloud.master, request(cloud, wait=True))
 
     assert cloud.hosts.sent == [] and minionkeys.read_accepted(cloud.opts, "db") is None
 
@@ -96,7 +99,7 @@ def test_a_host_that_refuses_has_the_key_taken_back(cloud):
 
 def test_there_is_something_to_clone(cloud):
     with pytest.raises(NoSuchVm, match="no VM called 'gone'"):
-        cloning.request(cloud.master, "gone", "db", {"given": {}})
+        request(cloud, source="gone")
 
 
 @pytest.mark.parametrize("more", [{"autostart": True}, {}])
@@ -108,9 +111,9 @@ def test_a_dry_run_says_whether_it_starts_with_its_host(cloud, monkeypatch, more
         **dict.fromkeys(("arch", "seed", "xml")),
         "start": True,
     }
-    wanted = cloning.request(cloud.master, "web", "db", {"given": GIVEN})
+    wanted = request(cloud)
     monkeypatch.setattr(cloning, "act", lambda *_values, **_given: {**plan, **more})
 
     # A host of the release before says nothing of it, and knows of none.
-    said = cloning.dry_run(cloud.master, wanted, wait=False)["hyper2"]
+    said = cloning.dry_run(cloud.master, wanted)["hyper2"]
     assert said["autostart"] is bool(more)

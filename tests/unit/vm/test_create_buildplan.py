@@ -29,11 +29,13 @@ FLEETS = Path(__file__).parents[2] / "data/fleets"
 ANY_HOST = json.loads((FLEETS / "three.json").read_text())["hyper2"]
 CONTENT = buildfacts.Content(
     images={IMAGE: BASE},
-    given={},
+    user_files={},
     places={"system": Place(folder=Path("/images")), "data": Place(folder=Path("/pool"), pool="p")},
-    taken=frozenset(),
+    taken_paths=frozenset(),
     boot={},
-    wish=seedmethod.SeedRequest(image=IMAGE, method_name="nocloud"),
+    seeding=buildfacts.SeedFacts(
+        request=seedmethod.SeedRequest(image=IMAGE, method_name="nocloud")
+    ),
 )
 
 
@@ -66,8 +68,8 @@ def test_a_plan_says_all_that_will_be_made_and_touches_nothing():
 
 
 def test_of_an_image_that_is_to_be_fetched_no_format_is_claimed():
-    wish = seedmethod.SeedRequest(image=IMAGE)
-    shown = decided(replace(CONTENT, images={IMAGE: None}, wish=wish)).to_dict()
+    seeding = buildfacts.SeedFacts(request=seedmethod.SeedRequest(image=IMAGE))
+    shown = decided(replace(CONTENT, images={IMAGE: None}, seeding=seeding)).to_dict()
 
     assert shown["to_fetch"] == [IMAGE]
     assert (shown["disks"][0]["path"], shown["disks"][0]["format"]) == (None, None)
@@ -84,14 +86,14 @@ def test_a_disk_is_copied_where_that_is_wanted():
 )
 def test_what_is_there_already_is_never_written_over(path, what):
     with pytest.raises(StorageError, match=f"^{what} {path} already exists, but there is no VM"):
-        decided(replace(CONTENT, taken=frozenset({path})))
+        decided(replace(CONTENT, taken_paths=frozenset({path})))
 
 
 def test_a_users_own_file_is_used_and_not_made():
     mine = validation.ValidatedImage(path="/mine/d.raw", format="raw", size_bytes=MIB)
     given = [{"name": "data", "size": 8, "source_file": "/mine/d.raw"}]
 
-    made = decided(replace(CONTENT, given={"data": mine}), disks=given)
+    made = decided(replace(CONTENT, user_files={"data": mine}), disks=given)
 
     assert made.paths == ["/images/web1_system.qcow2", "/images/web1_seed.iso.qcow2"]
     assert (made.vm.disks[1].path, made.vm.disks[1].format) == ("/mine/d.raw", "raw")
@@ -101,7 +103,7 @@ def test_a_disk_over_a_users_own_base_is_an_overlay():
     mine = validation.ValidatedImage(path="/mine/b.raw", format="raw", size_bytes=MIB)
     given = [{"name": "data", "backing_store_path": "/mine/b.raw"}]
 
-    made = decided(replace(CONTENT, given={"data": mine}), disks=given)
+    made = decided(replace(CONTENT, user_files={"data": mine}), disks=given)
 
     assert (made.files[1].how, made.files[1].base) == ("overlay", mine)
 

@@ -4,6 +4,8 @@ import re
 
 import fleetkit
 import pytest
+import tightclouds
+import told
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import hostcommands, minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
@@ -43,10 +45,7 @@ def emulates(cloud, kind="qemu"):
 
 def silent(cloud, **given):
     """Deploy a VM that stays silent; return the error as it is told."""
-    asked = {key: given.pop(key) for key in ("host", "wait_s") if key in given}
-    request = deploy.Request(
-        name="web", cpu=1, mem=1, given={"image": "salt://a", **given}, **asked
-    )
+    request = fleetkit.request(image="salt://a", wait=True, **given)
     with pytest.raises(HostCommandFailed) as caught:
         deploy.deploy(cloud.master, request)
     return caught.value
@@ -84,9 +83,11 @@ def test_with_kvm_it_is_five_minutes(cloud):
 def test_the_call_is_heard_before_the_master_and_that_before_the_host(
     option, given, emulated, wait_s
 ):
-    settings = MasterSettings(wait_s=option)
+    types = {"default": "qemu" if emulated else "kvm", "usable": [], "why": ""}
+    info = told.but(tightclouds.host(1), domain_types=types)
+    request = fleetkit.request(wait_s=given)
 
-    assert minionwait.patience(settings, given, emulated=emulated).wait_s == wait_s
+    assert minionwait.patience(MasterSettings(wait_s=option), request, info).wait_s == wait_s
 
 
 def test_a_slow_vm_is_not_told_as_lost(cloud):
@@ -131,8 +132,7 @@ def test_what_a_host_warns_of_is_in_the_answer_and_beside_an_error(cloud, monkey
     first = error.table["warnings"][0]
     assert first.startswith(r"no SSH server \x1b[31mx") and len(first) < 410 and first.isprintable()
     cloud.hosts.remove("hyper1", "web")
-    request = deploy.Request(name="web2", cpu=1, mem=1, given={"image": "salt://a"})
-    done = deploy.deploy(cloud.master, request, wait=False)
+    done = deploy.deploy(cloud.master, fleetkit.request("web2", image="salt://a"))
     assert done["warnings"] == error.table["warnings"]
 
 
@@ -165,14 +165,13 @@ def test_whatever_ends_the_waiting_it_is_said_that_the_vm_runs_and_what_removes_
 def ways(image=None):
     """Return what deploys a VM and waits for its minion, alone and as one of many; its trial."""
     given = {"image": image} if image else {}
-    one = deploy.Request(name="web", cpu=1, mem=1, given=given)
 
     def many(cloud, *, wait=True, how=run.deploy_many):
-        call = Call(requests=[one], per_host=1, max_parallel=1, wait=wait)
-        return how(cloud.master, call)
+        requests = [fleetkit.request(wait=wait, **given)]
+        return how(cloud.master, Call(requests=requests, per_host=1, max_parallel=1))
 
     def alone(cloud, *, wait=True, how=deploy.deploy):
-        return how(cloud.master, one, wait=wait)
+        return how(cloud.master, fleetkit.request(wait=wait, **given))
 
     return [(alone, deploy.dry_run), (many, run.dry_run)]
 

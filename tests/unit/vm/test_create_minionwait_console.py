@@ -52,9 +52,7 @@ def cloud(monkeypatch, opts, tmp_path):
 
 
 def deployed(cloud, **given):
-    request = deploy.Request(
-        name="web", cpu=1, mem=1, given={"image": "salt://a", **given}, wait_s=300
-    )
+    request = fleetkit.request(image="salt://a", wait=True, wait_s=300, **given)
     return deploy.deploy(cloud.master, request)
 
 

@@ -32,16 +32,10 @@ def cloud(monkeypatch, opts, tmp_path):
     return made
 
 
-def request(name="web", **given):
-    """Return what is asked for."""
-    asked = {key: given.pop(key) for key in ("host", "where", "placed") if key in given}
-    return deploy.Request(name=name, cpu=1, mem=1, given=given, **asked)
-
-
 def shown(cloud, *args, **given):
     """Return the table of a dry run."""
     cloud.asked.clear()
-    return deploy.dry_run(cloud.master, request(*args, **given))
+    return deploy.dry_run(cloud.master, fleetkit.request(*args, wait=True, **given))
 
 
 def sample(cloud, name="web"):
@@ -140,7 +134,7 @@ def test_all_are_asked_before_it_is_refused(cloud, monkeypatch):
     assert [len(offering(answers)) for _fun, answers in cloud.asked] == [SAMPLE, COUNT]
     assert first == offering(cloud.asked[0][1])
     with pytest.raises(NoHostFits) as caught:
-        deploy.deploy(cloud.master, request(), wait=False)
+        deploy.deploy(cloud.master, fleetkit.request())
     assert set(caught.value.table["hosts"]) == set(cloud.hosts.names())
     assert fleetkit.is_tidy(cloud)
 
@@ -155,7 +149,7 @@ def test_where_all_of_the_sample_refuse_the_others_are_tried(cloud):
 
     cloud.hosts.does["virt.init"] = build
 
-    done = deploy.deploy(cloud.master, request(image="salt://a.qcow2"), wait=False)
+    done = deploy.deploy(cloud.master, fleetkit.request(image="salt://a.qcow2"))
 
     assert done["host"] not in first
     assert cloud.hosts.where("web") == [done["host"]]
@@ -168,8 +162,8 @@ def test_where_all_of_the_sample_refuse_the_others_are_tried(cloud):
     [
         {"affinity": "db"},
         {"anti_affinity": "db@rack"},
-        {"placed": {"spread_over": "rack"}},
-        {"placed": {"placement": "pack"}},
+        {"spread_over": "rack"},
+        {"placement": "pack"},
     ],
 )
 def test_what_looks_at_all_hosts_asks_them_all(cloud, given):
@@ -177,7 +171,7 @@ def test_what_looks_at_all_hosts_asks_them_all(cloud, given):
 
 
 def test_headroom_asks_for_the_size_of_each_vm(cloud):
-    assert len(shown(cloud, placed={"headroom": True})) == COUNT
+    assert len(shown(cloud, headroom=True)) == COUNT
     assert [fun for fun, _answers in cloud.asked] == [WHOLE]
 
 

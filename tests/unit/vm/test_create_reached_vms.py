@@ -37,7 +37,7 @@ def cloud(monkeypatch, opts, tmp_path):
 def awaited(cloud, monkeypatch, seconds, **given):
     """Deploy a VM whose minion answers after some seconds, None for never."""
     monkeypatch.setattr(minionwait, "wait_for_start", lambda *_args, **_kwargs: seconds)
-    request = deploy.Request(name="web", cpu=1, mem=1, given={"image": "salt://a.qcow2", **given})
+    request = fleetkit.request(wait=True, **{"image": "salt://a.qcow2", **given})
     return deploy.deploy(cloud.master, request)
 
 
@@ -203,9 +203,7 @@ def test_what_nat_cannot_is_said_before_anything_is_made(cloud, nic, profile, is
         settings=cloud.master.settings,
         progress=lambda stage, **figures: told.append((stage, figures.get("detail", ""))),
     )
-    request = deploy.Request(name="web", cpu=1, mem=1, given={"nic": nic})
-
-    deploy.deploy(master, request, wait=False)
+    deploy.deploy(master, fleetkit.request(nic=nic))
 
     stages = [stage for stage, _detail in told]
     assert ("Network" in stages) is is_told

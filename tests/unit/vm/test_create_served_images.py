@@ -2,6 +2,7 @@
 
 import hashlib
 
+import fleetkit
 import pytest
 from salt.fileserver import Fileserver
 from saltvirt.vm.create.master import fileserver
@@ -22,9 +23,13 @@ def test_what_the_file_server_has_is_told_wherever_a_call_names_it(opts):
     digest = hashlib.sha256(b"an image").hexdigest()
     images = fileserver.Images(opts)
 
-    assert images.of({"image": HERE}) == {HERE: digest}
-    for disks in ([{"name": "data", "image": HERE}], [{"data": {"image": HERE}}]):
-        assert images.of({"disks": disks}) == {HERE: digest}
+    for given in (
+        {"image": HERE},
+        {"disks": [{"name": "data", "image": HERE}]},
+        {"disks": [{"data": {"image": HERE}}]},
+    ):
+        request = fleetkit.request(**given)
+        assert images.digests(request.images, request.saltenv) == {HERE: digest}
 
 
 @pytest.mark.parametrize(
@@ -37,15 +42,16 @@ def test_what_the_file_server_has_is_told_wherever_a_call_names_it(opts):
         {"image": "salt://images/b.qcow2"},
         {"image": f"{HERE}?saltenv=base"},
         {"image": HERE, "saltenv": "dev"},
-        {"image": HERE, "saltenv": ["base"]},
     ],
 )
 def test_of_all_else_the_host_finds_out_itself(opts, given):
-    assert fileserver.Images(opts).of(given) == {}
+    request = fleetkit.request(**given)
+
+    assert fileserver.Images(opts).digests(request.images, request.saltenv) == {}
 
 
 def test_a_file_server_that_hashes_otherwise_says_nothing(opts):
-    assert fileserver.Images({**opts, "hash_type": "md5"}).of({"image": HERE}) == {}
+    assert fileserver.Images({**opts, "hash_type": "md5"}).digests([HERE], "base") == {}
 
 
 def test_for_many_vms_it_is_asked_once(opts, monkeypatch):
@@ -57,8 +63,8 @@ def test_for_many_vms_it_is_asked_once(opts, monkeypatch):
 
     monkeypatch.setattr(Fileserver, "file_hash", file_hash)
     images = fileserver.Images(opts)
-    for number in range(3):
-        images.of({"image": HERE, "disks": [{"name": f"d{number}", "image": HERE}]})
+    for _vm in range(3):
+        images.digests([HERE], "base")
 
     assert asked == ["images/a.qcow2"]
 
@@ -69,5 +75,5 @@ def test_a_backend_that_fails_in_any_way_leaves_it_to_the_host(opts, monkeypatch
 
     monkeypatch.setattr(Fileserver, "file_hash", file_hash)
 
-    assert fileserver.Images(opts).of({"image": HERE}) == {}
+    assert fileserver.Images(opts).digests([HERE], "base") == {}
     assert "salt://images/a.qcow2 is: a fault of the backend" in caplog.text

@@ -140,7 +140,10 @@ def test_variables_that_were_there_before_the_build_stay(hypervisor, conn, monke
 
 def test_only_volumes_that_the_build_made_go():
     undo = undoing.Undo(
-        uuid="u", made=frozenset({"lvm/new", "/a"}), kept=frozenset(), keeps_variables=True
+        uuid="u",
+        made_names=frozenset({"lvm/new", "/a"}),
+        kept_paths=frozenset(),
+        keeps_variables=True,
     )
     own = VmVolumes(
         paths=["/a", "/b"], volumes=[["lvm", "new", "7"], ["lvm", "old", "8"], ["rbd", "x"]]

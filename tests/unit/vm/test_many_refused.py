@@ -1,5 +1,6 @@
 """What virt.init_many says of VMs that have no place: why of each host, and what helps."""
 
+import fleetkit
 import pytest
 from saltvirt.cluster import orders
 from saltvirt.core.errors import ReservationRefused, VirtError
@@ -7,11 +8,12 @@ from saltvirt.vm.create.master.many import manyrequest, run
 from saltvirt.vm.create.master.many.outcome import Call, NotAllBuilt
 
 
-def call(*vms, **common):
+def call(*vms, **terms):
     """Return a call for some VMs of one CPU and one MiB, unless they say otherwise."""
     usual = {"cpu": 1, "mem": 1, "image": "salt://a.qcow2"}
-    requests = manyrequest.parse_requests(manyrequest.parse_list(list(vms), usual), common)
-    return Call(requests=requests, per_host=2, max_parallel=8, wait=False)
+    listed = manyrequest.parse_list(list(vms), usual)
+    requests = manyrequest.parse_requests(listed, fleetkit.terms(**terms))
+    return Call(requests=requests, per_host=2, max_parallel=8)
 
 
 def refusing(cloud, error):

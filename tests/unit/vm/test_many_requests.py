@@ -4,6 +4,7 @@ import pytest
 from saltvirt.core.errors import BadArgument
 from saltvirt.vm.create.master.many import lines, manyrequest
 from saltvirt.vm.create.master.many.turns import Turns
+from saltvirt.vm.create.master.vmrequest import Terms
 
 NIC = {"name": "eth0", "source": "br0", "mac": "52:00:00:00:00:01"}
 
@@ -68,7 +69,7 @@ def test_a_pattern_that_names_no_vms_is_one_line(given, why):
 )
 def test_a_list_that_names_no_vms_is_one_line(vms, why):
     with pytest.raises(BadArgument, match=why):
-        manyrequest.parse_requests(manyrequest.parse_list(vms, {"cpu": 1, "mem": 1}), {})
+        manyrequest.parse_requests(manyrequest.parse_list(vms, {"cpu": 1, "mem": 1}), Terms())
 
 
 def test_turns_are_as_many_as_a_host_has_and_a_move_of_one_gives_its_own_back():

@@ -4,6 +4,7 @@ import re
 import threading
 import time
 
+import fleetkit
 import pytest
 from fleetkit import is_tidy, key
 from saltvirt.cluster import minionkeys, orders
@@ -18,15 +19,15 @@ IMAGE = "salt://a.qcow2"
 NIC = {"name": "eth0", "source": "br0", "mac": "52:00:00:00:00:01"}
 
 
-def call(count=6, pattern="web{}", *, vms=None, per_host=2, whole=False, wait=False, **common):
+def call(count=6, pattern="web{}", *, vms=None, per_host=2, whole=False, **terms):
     """Return a call for some VMs of one CPU and one MiB."""
     usual = {"cpu": 1, "mem": 1, "image": IMAGE}
     if vms is None:
         wanted = [{**usual, "name": name} for name in manyrequest.number_names(pattern, count)]
     else:
         wanted = manyrequest.parse_list(vms, usual)
-    requests = manyrequest.parse_requests(wanted, common)
-    return Call(requests=requests, per_host=per_host, max_parallel=8, whole=whole, wait=wait)
+    requests = manyrequest.parse_requests(wanted, fleetkit.terms(**terms))
+    return Call(requests=requests, per_host=per_host, max_parallel=8, all_or_nothing=whole)
 
 
 def built(cloud, **given):
@@ -308,10 +309,10 @@ def test_only_hosts_that_are_asked_for_are_taken(cloud):
 
 
 def test_hosts_that_are_not_asked_for_may_be_where_its_vms_go_if_one_dies(cloud):
-    asked_of = {"host": "hyper2", "placed": {"headroom": True}}
+    asked_of = {"host": "hyper2", "headroom": True}
     one = call(1, **asked_of).requests[0]
 
-    assert deploy.dry_run(cloud.master, one, wait=False)["hyper2"]["fits"]
+    assert deploy.dry_run(cloud.master, one)["hyper2"]["fits"]
     assert run.dry_run(cloud.master, call(2, **asked_of))["plan"] == {
         "web1": "hyper2",
         "web2": "hyper2",

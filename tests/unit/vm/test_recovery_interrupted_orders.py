@@ -1,5 +1,6 @@
 """Deployments that were cut off, on hosts that are folders: what the next command does."""
 
+import fleetkit
 import pytest
 from fleetkit import is_tidy, key, left
 from saltvirt.cluster import minionkeys, orders
@@ -328,7 +329,7 @@ def test_an_unseeded_vm_has_no_key_and_its_order_is_settled_too(cloud, kill_at):
 
 def test_no_host_that_fits_leaves_no_order(cloud):
     with pytest.raises(NoHostFits):
-        deploy.deploy(cloud.master, deploy.Request(name="web", cpu=1, mem=10**6, given={}))
+        deploy.deploy(cloud.master, fleetkit.request(mem=10**6))
     assert is_tidy(cloud) and compat.KeyStore(cloud.opts).read("web") == (None, None)
 
 

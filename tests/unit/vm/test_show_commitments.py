@@ -86,6 +86,6 @@ def test_so_do_huge_pages_and_each_disk_once(taken, tmp_path):
     found = taken(now, then)
 
     assert found.promises["virtual"] == 2 * 64 * MIB
-    assert found.taken.mib[resources.pages(2048)] == 512
+    assert found.stock_totals.mib[resources.pages(2048)] == 512
     without = taken(now, _text(tmp_path, mib=512))
-    assert without.taken.mib[resources.pages(2048)] == 256
+    assert without.stock_totals.mib[resources.pages(2048)] == 256

@@ -68,7 +68,7 @@ def test_a_new_disk_has_its_cache_and_one_that_is_there_keeps_its_own():
 
     new, kept = (
         disk.read(
-            disks.build_element(disks.Pair(wanted=wanted, element=one), decided, "vda", False)
+            disks.build_element(disks.Pair(requested=wanted, element=one), decided, "vda", False)
         )
         for one in (None, there)
     )

@@ -169,7 +169,7 @@ def test_a_size_below_the_disks_is_refused(hypervisor, asked, is_refused, compat
                 with pytest.raises(BadArgument) as refused:
                     apply.update(hypervisor.context, call)
                 assert str(refused.value) == (
-                    "disks: disk 'data' has 16.0M and is to have 8.0M: a disk is never made "
+                    "disks: disk 'data' has 16.0M, and the call gives 8.0M: a disk is never made "
                     "smaller; leave out its size, or give at least 16"
                 )
                 assert conn.lookupByName("web1").XMLDesc(0) == before

@@ -48,7 +48,8 @@ def test_a_logical_volume_that_is_to_be_larger_is_said_not_to_be(update, test):
     answer = update(**data(200), test=test)
 
     assert answer["errors"] == [
-        "disk 'data' has 100.0M and is to have 200.0M: a volume such as vg1/web1_data is not grown "
+        "disk 'data' has 100.0M, and the call gives 200.0M: a volume such as "
+        "vg1/web1_data is not grown "
         "here; grow it by virt.volume_resize vg1 web1_data 200, or where it is served, and then "
         "virt.pool_refresh vg1"
     ]

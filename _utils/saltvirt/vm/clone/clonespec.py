@@ -1,6 +1,7 @@
 """The options of a clone that its source does not have, from the call."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from saltvirt.core import arguments
@@ -24,24 +25,33 @@ OPTIONS = (
 _GROUPS = ("affinity", "anti_affinity")
 
 
-def deployment_options(keywords: Mapping[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneOptions:
     """
-    Return the options of a :class:`saltvirt.core.model.Deployment` other than its VM.
+    The options of a clone.
 
-    keywords
-        The keyword arguments of ``virt.clone``; unknown ones are refused by name.
+    deployment
+        The fields of a :class:`saltvirt.core.model.Deployment` other than its VM.
+    groups
+        ``affinity`` and ``anti_affinity``, as far as they replace those of the source.
     """
+
+    deployment: Mapping[str, Any] = field(repr=False)
+    groups: Mapping[str, Any]
+
+
+def parse(keywords: Mapping[str, Any]) -> CloneOptions:
+    """Return the options of a call of ``virt.clone``; raise BadArgument for unknown ones."""
     keywords = {key: value for key, value in keywords.items() if not key.startswith("__")}
     known_names = [*OPTIONS, *_GROUPS, *config.CONNECTION, "source", "name", "dry_run"]
     arguments.refuse_unknown(
         [key for key in keywords if key not in known_names], known_names, "virt.clone"
     )
-    groups(keywords)
-    return spec.deployment_options(spec.check_options(keywords))
-
-
-def groups(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the groups that a call gives the clone instead of its source's."""
-    return {
-        key: arguments.names(key, keywords[key]) for key in _GROUPS if keywords.get(key) is not None
-    }
+    return CloneOptions(
+        deployment=spec.deployment_options(spec.check_options(keywords)),
+        groups={
+            key: arguments.names(key, keywords[key])
+            for key in _GROUPS
+            if keywords.get(key) is not None
+        },
+    )

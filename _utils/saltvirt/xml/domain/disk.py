@@ -79,7 +79,7 @@ def from_call(disk: model.Disk) -> Disk:
         source_disk,
         device=disk.device,
         driver=texts(driver),
-        target={"dev": disk.target, "bus": disk.model},
+        target={"dev": disk.target, "bus": disk.bus},
         is_readonly=disk.device == "cdrom",
     )
 

@@ -7,7 +7,6 @@ from pathlib import PurePath
 from typing import Any
 
 from saltvirt.core import nics
-from saltvirt.core.errors import SeedError
 from saltvirt.core.model import Deployment, Disk, Nic, Requirements, Vm
 from saltvirt.core.units import MIB
 from saltvirt.placement import resources, whatif
@@ -15,6 +14,7 @@ from saltvirt.seeding import seedmethod
 from saltvirt.storage import seedfiles
 from saltvirt.storage.images.validation import ValidatedImage
 from saltvirt.vm.clone.host.clonesource import Source, SourceDisk
+from saltvirt.vm.create.host.buildfacts import SeedFacts
 from saltvirt.vm.create.host.buildplan import Plan
 from saltvirt.vm.create.host.plandisks import DiskFile, DiskVolume
 from saltvirt.vm.spec import console_log
@@ -32,7 +32,7 @@ class Copies:
     """The disks of a clone, and the file or volume made for each, in the same order."""
 
     disks: tuple[Disk, ...]
-    made: tuple[DiskFile | DiskVolume, ...]
+    files: tuple[DiskFile | DiskVolume, ...]
 
 
 def plan_vm(
@@ -109,14 +109,14 @@ def _plan_copies(source: Source, name: str, pools: Mapping[str, storagepool.Pool
         _copy_disk(source_disk, file, is_system=source_disk.target == system)
         for source_disk, file in zip(source.disks, copies, strict=True)
     ]
-    return Copies(disks=tuple(disks), made=tuple(copies))
+    return Copies(disks=tuple(disks), files=tuple(copies))
 
 
 def _copy_disk(source_disk: SourceDisk, copy: DiskFile | DiskVolume, *, is_system: bool) -> Disk:
     return Disk(
         name=source_disk.name,
         target=source_disk.target,
-        device=source_disk.says.device,
+        device=source_disk.definition.device,
         format=source_disk.image.format,
         size_mib=-(-source_disk.image.size_bytes // MIB),
         pool=source_disk.pool,
@@ -153,17 +153,8 @@ def _plan_copy(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seeding:
-    """Input to the seed method; see :class:`saltvirt.vm.create.host.buildfacts.Content`."""
-
-    wish: seedmethod.SeedRequest | None
-    found: Any
-    unseen: SeedError | None
-
-
 def decide(
-    deployment: Deployment, source: Source, copies: Copies, facts: Seeding, images: str
+    deployment: Deployment, source: Source, copies: Copies, seeding: SeedFacts, images: str
 ) -> Plan:
     """
     Return the plan of a clone; raise if it cannot work.
@@ -172,14 +163,14 @@ def decide(
         The folder of seeds.
     """
     clone, name = deployment.vm, deployment.vm.name
-    seed = seedmethod.decide(facts.wish, facts.found, facts.unseen) if facts.wish else None
+    seed = seeding.decide()
     seed_path = seedfiles.path(images, name, seed.method if seed else None)
     ssh_user = readdomain.describe_notes(readdomain.domain(source.xml))["ssh_user"]
     clone = replace(
         clone, seed_path=seed_path, ssh_user=(seed.ssh_user if seed else None) or ssh_user
     )
     variables = _plan_variables(source, name)
-    files = [copy for copy in copies.made if isinstance(copy, DiskFile)]
+    files = [copy for copy in copies.files if isinstance(copy, DiskFile)]
     return Plan(
         vm=clone,
         files=(*files, *([variables] if variables else [])),
@@ -189,9 +180,9 @@ def decide(
         autostarts=deployment.autostart,
         installs=deployment.install,
         saltenv=deployment.saltenv,
-        volumes=tuple(copy for copy in copies.made if isinstance(copy, DiskVolume)),
+        volumes=tuple(copy for copy in copies.files if isinstance(copy, DiskVolume)),
         definition=_definition(source, clone, copies, variables),
-        told=tuple(_clone_warnings(source, seed)),
+        other_warnings=tuple(_clone_warnings(source, seed)),
     )
 
 
@@ -214,7 +205,7 @@ def _copy_layout(base: ValidatedImage) -> dict[str, Any]:
 def _definition(source: Source, clone: Vm, copies: Copies, variables: DiskFile | None) -> str:
     root = readdomain.domain(source.xml)
     seed_target = copied.seed(root)
-    pairs = zip(source.disks, copies.made, strict=True)
+    pairs = zip(source.disks, copies.files, strict=True)
     clone_properties = copied.CopySettings(
         name=clone.name,
         uuid=clone.uuid or "",
@@ -238,10 +229,10 @@ def _read_targets(source: Source, seed: str | None) -> set[str]:
 
 def _source_value(source_disk: SourceDisk, copy: DiskFile | DiskVolume) -> str:
     """Return the value of a copy's <source>."""
-    if source_disk.says.type == "volume":
+    if source_disk.definition.type == "volume":
         return copy.name if isinstance(copy, DiskVolume) else posixpath.basename(copy.path)
-    if isinstance(copy, DiskVolume) and source_disk.says.type == "network":
-        before, slash, _last = (source_disk.says.source or {}).get("name", "").rpartition("/")
+    if isinstance(copy, DiskVolume) and source_disk.definition.type == "network":
+        before, slash, _last = (source_disk.definition.source or {}).get("name", "").rpartition("/")
         return f"{before}{slash}{copy.name}"
     return copy.path or ""
 

@@ -31,7 +31,7 @@ class SourceDisk:
     """
     A disk to be copied.
 
-    says
+    definition
         The disk in the source's definition.
     name
         The copy's disk name, as for ``virt.init``.
@@ -47,7 +47,7 @@ class SourceDisk:
         The name of the copy's volume, if it is one.
     """
 
-    says: Disk
+    definition: Disk
     name: str
     image: ValidatedImage
     pool: str | None = None
@@ -58,7 +58,7 @@ class SourceDisk:
     @property
     def target(self) -> str:
         """The disk's target in the guest."""
-        return self.says.target.get("dev", "")
+        return self.definition.target.get("dev", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ def _read_disks(
             image = _validate_file(settings, path, disk)
             # Several pools may share a folder: prefer the one that the definition names.
             pool = location.pool if location else folders.get(os.path.realpath(Path(path).parent))
-            yield SourceDisk(says=disk, name=disk_name, image=image, pool=pool)
+            yield SourceDisk(definition=disk, name=disk_name, image=image, pool=pool)
         elif location is not None:
             yield _read_volume(conn, disk, location, f"{clone}_{disk_name}", taken_names)
 
@@ -270,7 +270,7 @@ def _read_volume(
         taken_names[volume_name] += 1
     path = volume.path or f"{location.pool}/{location.volume}"
     return SourceDisk(
-        says=disk,
+        definition=disk,
         name=disk.target["dev"],
         image=ValidatedImage(path=path, format="raw", size_bytes=volume.capacity),
         pool=location.pool,

@@ -58,6 +58,10 @@ class Builder:
         Returns a context that reserves the room, with the build's record.
     decide
         Returns the :class:`Plan`; called when the room is reserved.
+    source
+        The VM that the disks are copied from, if any.
+    recheck
+        Raises if that VM was used while its disks were copied.
     """
 
     def __init__(
@@ -67,9 +71,13 @@ class Builder:
         guest_identity: Identity | None,
         reserve: Callable[[], AbstractContextManager[records.LockedRecord]],
         decide: Callable[[], Plan],
+        *,
+        source: str | None,
+        recheck: Callable[[], None],
     ) -> None:
         self._conn, self._context, self._who = conn, context, guest_identity
         self._reserve, self._decide = reserve, decide
+        self._source, self._recheck = source, recheck
         self._holding, self._steps = ExitStack(), undo.Steps()
         # If so, libvirt may still have a definition that needs the files.
         self._may_be_defined = False
@@ -107,10 +115,10 @@ class Builder:
             # Settling this build removes the files on its record, so no other VM may have them.
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
             # Another VM may have got the existing files since the plan was decided.
-            existing.refuse_used(conn, settings, plan.vm.name, plan.taken)
-            refuse_volumes(conn, settings, plan)
+            existing.refuse_used(conn, settings, plan.vm.name, plan.existing_paths)
+            newvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
             new_volumes = [[volume.pool, volume.name] for volume in plan.new_volumes]
-            taken_names = [*plan.taken, *(volume.where for volume in plan.volumes)]
+            taken_names = [*plan.existing_paths, *(volume.where for volume in plan.volumes)]
             exclusivecreate.announce(self._held, plan.paths, secret_paths, taken_names, new_volumes)
         self._make_files(plan)
         self._make_disks(plan)
@@ -134,11 +142,14 @@ class Builder:
 
     def _make_disks(self, plan: Plan) -> None:
         conn, settings = self._conn, self._context.settings
+        if self._source is not None:
+            self._context.progress("Copying", detail=f"the disks of {self._source}")
         for file in plan.files:
             make_disk(conn, settings, file)
         for volume in plan.new_volumes:
             self._make_volume(volume)
         grow(plan.existing)
+        self._recheck()
 
     def _warn(self, warnings: tuple[str, ...]) -> None:
         """Log and report warnings now; the answer repeats them."""
@@ -240,11 +251,6 @@ def make_disk(conn: Any, settings: HostSettings, file: DiskFile) -> None:
             removal.refuse_removed(settings, file.base.path)
     if file.pool:
         hostfacts.refresh_pool(conn, file.pool)
-
-
-def refuse_volumes(conn: Any, settings: HostSettings, plan: Plan) -> None:
-    """Raise StorageError if a volume of a plan is another VM's, or appeared meanwhile."""
-    newvolumes.refuse_taken(conn, settings, plan.vm.name, plan.volumes)
 
 
 def grow(existing_files: Iterable[ExistingFile]) -> None:

@@ -48,8 +48,7 @@ def _find_obstacle(vm: Vm, images: Mapping[str, ValidatedImage | None]) -> str |
     if validated_image.needs_uefi:
         return (
             f"image {hide_credentials(image)} boots by UEFI alone (it has an EFI system partition, "
-            "and no "
-            "boot code for a BIOS), and this VM has a BIOS"
+            "and no boot code for a BIOS), and this VM has a BIOS"
         )
     return None
 

@@ -21,7 +21,7 @@ from saltvirt.storage.images import cache, fetch, validation
 from saltvirt.vm.create.host import existing, poolvolumes
 from saltvirt.vm.show.host import inspect
 
-BOOT_FILES = ("kernel", "initrd")
+_BOOT_FILES = ("kernel", "initrd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,45 +52,61 @@ class HostFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeedFacts:
+    """
+    What the seed method is chosen from.
+
+    request
+        None if nothing is seeded.
+    content
+        The content of the seeded image, None if it was not inspected.
+    inspect_error
+        The reason why the image could not be inspected.
+    """
+
+    request: seedmethod.SeedRequest | None = None
+    content: Inspection | None = None
+    inspect_error: SeedError | None = None
+
+    def decide(self) -> seedmethod.SeedDecision | None:
+        """Return how the guest is seeded, None if nothing is seeded; raise if none can work."""
+        if self.request is None:
+            return None
+        return seedmethod.decide(self.request, self.content, self.inspect_error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
     """
     The sources of the VM's disks, and what exists already at their paths.
 
     images
         Images by source; None if still to be fetched.
-    given
+    user_files
         The user's own files, by disk name.
     places
         Locations of the disks to be made, by disk name.
-    taken
+    taken_paths
         Existing files among those that the build might make.
     existing
         Existing disk files, by disk name; the build takes them as they are.
     volumes
         New and existing volumes in pools that are no folders, by disk name.
-    seed
+    existing_seed
         The seed that an existing disk's VM had, None if there is none.
     boot
         Kernel, initrd and loader as files of this host; None if still to be fetched.
-    wish
-        The request that the seed method is chosen from, None if nothing is seeded.
-    found
-        The content of the seeded image, None if it was not inspected.
-    unseen
-        The reason why the image could not be inspected.
     """
 
     images: Mapping[str, validation.ValidatedImage | None]
-    given: Mapping[str, validation.ValidatedImage]
+    user_files: Mapping[str, validation.ValidatedImage]
     places: Mapping[str, diskpaths.Place]
-    taken: frozenset[str]
+    taken_paths: frozenset[str]
     boot: Mapping[str, str | None]
     existing: Mapping[str, validation.ValidatedImage] = field(default_factory=dict)
     volumes: Mapping[str, poolvolumes.PoolVolume] = field(default_factory=dict)
-    seed: str | None = None
-    wish: seedmethod.SeedRequest | None = None
-    found: Inspection | None = None
-    unseen: SeedError | None = None
+    existing_seed: str | None = None
+    seeding: SeedFacts = field(default_factory=SeedFacts)
 
 
 def read_host_facts(conn: Any, settings: HostSettings, vm: Vm) -> HostFacts:
@@ -147,7 +163,7 @@ def gather_content(
     new_disks_vm = replace(
         vm, disks=tuple(disk for disk in vm.disks if disk.name not in found_disks.names)
     )
-    is_seeded = is_to_be_seeded(context, deployment, found_disks.names, guest_identity)
+    is_seeded = _is_to_be_seeded(context, deployment, found_disks.names, guest_identity)
     files_by_disk = {
         disk.name: validated_image
         for disk in new_disks_vm.disks
@@ -163,22 +179,20 @@ def gather_content(
         [files_by_disk[disk.name].path for disk in source_file_disks],
     )
     images = _obtain_images(context, replace(deployment, vm=new_disks_vm), is_dry)
-    wish, image_content, inspect_error = gather_seed_facts(
+    seeding = gather_seed_facts(
         context, deployment, guest_identity if is_seeded else None, images, is_dry=is_dry
     )
-    has_old_seed = found_disks.names and not wish
+    has_old_seed = found_disks.names and seeding.request is None
     return Content(
         images=images,
-        given=files_by_disk,
+        user_files=files_by_disk,
         places=found_disks.places,
-        taken=_find_taken_paths(settings, new_disks_vm, found_disks.places),
+        taken_paths=_find_taken_paths(settings, new_disks_vm, found_disks.places),
         existing=found_disks.files,
         volumes=found_disks.volumes,
-        seed=existing.find_seed(context, conn, vm.name) if has_old_seed else None,
+        existing_seed=existing.find_seed(context, conn, vm.name) if has_old_seed else None,
         boot=boot_files(context, deployment, is_dry=is_dry),
-        wish=wish,
-        found=image_content,
-        unseen=inspect_error,
+        seeding=seeding,
     )
 
 
@@ -194,7 +208,7 @@ class _DiskLocations:
     def names(self) -> set[str]:
         """The names of existing disks."""
         volume_names = {
-            name for name, volume in self.volumes.items() if volume.there_bytes is not None
+            name for name, volume in self.volumes.items() if volume.existing_bytes is not None
         }
         return volume_names | set(self.files)
 
@@ -215,34 +229,22 @@ def gather_seed_facts(
     images: Mapping[str, validation.ValidatedImage | None],
     *,
     is_dry: bool,
-) -> tuple[seedmethod.SeedRequest | None, Inspection | None, SeedError | None]:
+) -> SeedFacts:
     """
-    Return ``(wish, image content, inspection error)``, which the seed method is chosen from.
+    Return what the seed method is chosen from.
 
     guest_identity
         None if nothing is seeded.
     """
-    wish = _build_wish(context, deployment, guest_identity) if guest_identity else None
-    image_content, inspect_error = _inspect_image(context, deployment.vm, wish, images, is_dry)
-    return (
-        _add_provided_minion(context, deployment, wish, image_content),
-        image_content,
-        inspect_error,
-    )
-
-
-def _add_provided_minion(
-    context: Context,
-    deployment: Deployment,
-    wish: seedmethod.SeedRequest | None,
-    image_content: Inspection | None,
-) -> seedmethod.SeedRequest | None:
-    """Return the wish, with the minion packages that the master provides if it installs one."""
-    if wish is None or not wish.installs or wish.install_from:
-        return wish
-    return replace(
-        wish, provided=provided.find_suitable(context, image_content, deployment.saltenv)
-    )
+    if guest_identity is None:
+        return SeedFacts()
+    request = _seed_request(context, deployment, guest_identity)
+    content, inspect_error = _inspect_image(context, deployment.vm, request, images, is_dry)
+    if request.installs and not request.install_from:
+        # The master may provide packages of a minion.
+        packages = provided.find_suitable(context, content, deployment.saltenv)
+        request = replace(request, provided=packages)
+    return SeedFacts(request=request, content=content, inspect_error=inspect_error)
 
 
 def places(settings: HostSettings, host_facts: HostFacts, vm: Vm) -> dict[str, diskpaths.Place]:
@@ -254,7 +256,7 @@ def places(settings: HostSettings, host_facts: HostFacts, vm: Vm) -> dict[str, d
     }
 
 
-def is_to_be_seeded(
+def _is_to_be_seeded(
     context: Context,
     deployment: Deployment,
     existing_names: Collection[str],
@@ -271,9 +273,8 @@ def is_to_be_seeded(
     if guest_identity and context.is_ordered and deployment.priv_key:
         raise StorageError(
             f"disk {image_disk.name!r} of VM {deployment.vm.name!r} is there already, and keeps "
-            "what "
-            "is in it, its minion's key too; seed=False takes it as it is, or remove it, or choose "
-            "another name"
+            "what is in it, its minion's key too; seed=False takes it as it is, or remove it, or "
+            "choose another name"
         )
     return False
 
@@ -308,7 +309,7 @@ def boot_files(context: Context, deployment: Deployment, *, is_dry: bool) -> dic
     """Return kernel, initrd and loader as files of this host; None if still to be fetched."""
     boot = deployment.vm.boot or {}
     out: dict[str, str | None] = {}
-    for key in BOOT_FILES:
+    for key in _BOOT_FILES:
         if "://" in str(boot.get(key, "")) and is_dry:
             out[key] = None
         elif "://" in str(boot.get(key, "")):
@@ -384,7 +385,7 @@ def _find_taken_paths(
     return frozenset(path for path in candidate_paths if os.path.lexists(path))
 
 
-def _build_wish(
+def _seed_request(
     context: Context, deployment: Deployment, guest_identity: Identity
 ) -> seedmethod.SeedRequest:
     settings = context.settings
@@ -421,15 +422,15 @@ def _build_wish(
 def _inspect_image(
     context: Context,
     vm: Vm,
-    wish: seedmethod.SeedRequest | None,
+    request: seedmethod.SeedRequest,
     images: Mapping[str, Any],
     is_dry: bool,
 ) -> tuple[Inspection | None, SeedError | None]:
     """Return ``(content of the seeded image, inspection error)``."""
-    base = images.get(wish.image) if wish and wish.reads_image else None
-    if base is None or wish is None:
+    base = images.get(request.image) if request.reads_image else None
+    if base is None:
         return None, None
-    if is_dry or wish.inspection_obstacle:
+    if is_dry or request.inspection_obstacle:
         return inspection.read_kept_content(context.settings, base), None
     try:
         return inspection.look(context, base, use_kvm=vm.domain_type == "kvm"), None

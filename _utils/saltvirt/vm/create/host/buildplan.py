@@ -41,7 +41,7 @@ class Plan:
         Whether the VM keeps an existing seed.
     definition
         The domain XML, if not built from ``vm``.
-    told
+    other_warnings
         Further warnings for the user.
     notes_made
         Whether the definition notes what the build makes, so that an undo removes only that.
@@ -62,7 +62,7 @@ class Plan:
     volumes: tuple[DiskVolume, ...] = ()
     is_seed_kept: bool = False
     definition: str | None = None
-    told: tuple[str, ...] = ()
+    other_warnings: tuple[str, ...] = ()
     notes_made: bool = False
 
     @property
@@ -72,7 +72,7 @@ class Plan:
         return [*(file.path for file in self.files), *(path for path in extra if path)]
 
     @property
-    def taken(self) -> list[str]:
+    def existing_paths(self) -> list[str]:
         """All existing files that become the VM's."""
         seed_paths = [self.vm.seed_path] if self.is_seed_kept else []
         return [path for path in (*(file.path for file in self.existing), *seed_paths) if path]
@@ -88,7 +88,7 @@ class Plan:
         disk_warnings = (
             _existing_disk_warning(disk) for disk in self.vm.disks if self._is_there(disk)
         )
-        return (*disk_warnings, *(self.seed.warnings if self.seed else ()), *self.told)
+        return (*disk_warnings, *(self.seed.warnings if self.seed else ()), *self.other_warnings)
 
     def _is_there(self, disk: Disk) -> bool:
         file = self._files.get(_disk_location(disk))
@@ -259,8 +259,8 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
     images
         The folder of seeds.
     """
-    seed = seedmethod.decide(content.wish, content.found, content.unseen) if content.wish else None
-    is_seeded = content.wish is not None
+    seed = content.seeding.decide()
+    is_seeded = seed is not None
     bootable.refuse(deployment.vm, content.images, is_seeded=is_seeded)
     pairs = plandisks.plan_disks(deployment, content)
     paths = _seed_paths(images, deployment.vm.name, seed)
@@ -269,12 +269,12 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         deployment.vm,
         disks=tuple(disk for disk, _file in pairs),
         boot=boot or None,
-        seed_path=paths.get(SEED) or content.seed,
+        seed_path=paths.get(SEED) or content.existing_seed,
         ssh_user=seed.ssh_user if seed else None,
     )
     plan = Plan(
         vm=vm,
-        files=plandisks.select_new_files(pairs),
+        files=plandisks.select(pairs, DiskFile),
         devices=tuple(host.devices[name] for name in vm.host_devices),
         seed=seed,
         seed_path=paths.get(SEED),
@@ -284,10 +284,10 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
         installs=deployment.install,
         saltenv=deployment.saltenv,
         unfetched=_find_unfetched(deployment.vm, content),
-        existing=plandisks.select_existing_files(pairs),
-        volumes=plandisks.select_volumes(pairs),
-        is_seed_kept=content.seed is not None,
-        told=_boot_warnings(deployment.vm, content, is_seeded=is_seeded),
+        existing=plandisks.select(pairs, ExistingFile),
+        volumes=plandisks.select(pairs, DiskVolume),
+        is_seed_kept=content.existing_seed is not None,
+        other_warnings=_boot_warnings(deployment.vm, content, is_seeded=is_seeded),
     )
     _refuse_taken(plan, content)
     return plan
@@ -323,7 +323,7 @@ def refuse_duplicate_paths(plan: Plan) -> None:
 def _refuse_taken(plan: Plan, content: Content) -> None:
     refuse_duplicate_paths(plan)
     for path in plan.paths:
-        if path in content.taken:
+        if path in content.taken_paths:
             kind = "seed" if path in (plan.seed_path, plan.credentials_path) else "disk"
             raise StorageError(
                 f"{kind} {path} already exists, but there is no VM of this name; see what it is, "

@@ -195,7 +195,7 @@ def _validate_file(settings: HostSettings, candidate: _CandidateFile) -> Validat
         candidate.path, backing_below=diskpaths.backing_below(settings)
     )
     if validated_image.format != candidate.format:
-        raise ImageError(f"it is {validated_image.format}, and was to be {candidate.format}")
+        raise ImageError(f"it is {validated_image.format}, not {candidate.format}")
     chains.refuse_too_deep("a disk that is there already", candidate.path)
     return validated_image
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Deployment, Disk
@@ -96,6 +96,7 @@ class DiskVolume:
 
 File = DiskFile | ExistingFile | DiskVolume
 PlannedDisks = list[tuple[Disk, File | None]]
+_File = TypeVar("_File", DiskFile, ExistingFile, DiskVolume)
 
 
 def plan_disks(deployment: Deployment, content: Content) -> PlannedDisks:
@@ -112,11 +113,11 @@ def _plan_disk(deployment: Deployment, content: Content, disk: Disk) -> tuple[Di
     if disk.elsewhere:
         return replace(disk, format="raw"), None
     if not buildfacts.is_made(disk):
-        user_file = content.given.get(disk.name)
+        user_file = content.user_files.get(disk.name)
         return (
             replace(disk, path=user_file.path, format=user_file.format) if user_file else disk
         ), None
-    base = content.images.get(disk.image) if disk.image else content.given.get(disk.name)
+    base = content.images.get(disk.image) if disk.image else content.user_files.get(disk.name)
     if disk.image and base is None:
         return disk, None
     if disk.backing_path and not disk.image:
@@ -134,11 +135,11 @@ def _plan_volume(
 ) -> tuple[Disk, DiskVolume | None]:
     """Return ``(disk with its volume's location, volume)``."""
     base = content.images.get(disk.image) if disk.image else None
-    if pool_volume.there_bytes is None and disk.image and base is None:
+    if pool_volume.existing_bytes is None and disk.image and base is None:
         return disk, None
     size_bytes = (
         None
-        if pool_volume.there_bytes is not None
+        if pool_volume.existing_bytes is not None
         else _volume_size(deployment, disk, pool_volume, base)
     )
     disk_volume = DiskVolume(
@@ -149,7 +150,7 @@ def _plan_volume(
         base=base,
         backing=_backing(disk, pool_volume) if size_bytes else None,
     )
-    size_mib = (pool_volume.there_bytes or size_bytes or 0) // MIB
+    size_mib = (pool_volume.existing_bytes or size_bytes or 0) // MIB
     placed_disk = replace(
         disk, path=pool_volume.path, volume=pool_volume.where, elsewhere=pool_volume.elsewhere
     )
@@ -168,8 +169,7 @@ def _volume_size(
         raise BadArgument(
             argument,
             f"an image cannot be written into pool {pool_volume.pool!r}; make volume "
-            f"{pool_volume.name!r} of "
-            "it first, by what serves that, and it is taken",
+            f"{pool_volume.name!r} of it first, by what serves that, and it is taken",
         )
     if disk.overlay or (base is not None and deployment.enable_qcow):
         raise BadArgument(
@@ -219,16 +219,6 @@ def _layout(
     return {"format": fmt, "size_bytes": disk.size_mib * MIB, "is_overlay": False}
 
 
-def select_new_files(pairs: PlannedDisks) -> tuple[DiskFile, ...]:
-    """Return the files to be made, from the result of :func:`plan_disks`."""
-    return tuple(file for _disk, file in pairs if isinstance(file, DiskFile))
-
-
-def select_existing_files(pairs: PlannedDisks) -> tuple[ExistingFile, ...]:
-    """Return the existing files, from the result of :func:`plan_disks`."""
-    return tuple(file for _disk, file in pairs if isinstance(file, ExistingFile))
-
-
-def select_volumes(pairs: PlannedDisks) -> tuple[DiskVolume, ...]:
-    """Return the new and existing volumes, from the result of :func:`plan_disks`."""
-    return tuple(file for _disk, file in pairs if isinstance(file, DiskVolume))
+def select(pairs: PlannedDisks, kind: type[_File]) -> tuple[_File, ...]:
+    """Return the files of one kind, or the volumes, from the result of :func:`plan_disks`."""
+    return tuple(file for _disk, file in pairs if isinstance(file, kind))

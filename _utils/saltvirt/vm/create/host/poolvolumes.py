@@ -26,7 +26,7 @@ class PoolVolume:
         Its network source, None if it is a device of this host.
     path
         Its device on this host, None if there is none.
-    there_bytes
+    existing_bytes
         Its present size, None if it is to be made.
     is_writable
         Whether an image can be written into the new volume.
@@ -39,7 +39,7 @@ class PoolVolume:
     format: str = "raw"
     elsewhere: RemoteSource | None
     path: str | None
-    there_bytes: int | None = None
+    existing_bytes: int | None = None
     is_writable: bool = False
     is_snapshot: bool = False
 
@@ -108,7 +108,7 @@ def _find_volume(
         name=name,
         elsewhere=pooldisk.remote_source(pool_definition, name),
         path=volume.path if volume and _is_device(volume) else pooldisk.path(pool_definition, name),
-        there_bytes=volume.capacity if volume else None,
+        existing_bytes=volume.capacity if volume else None,
         format=_format(label, pool_definition, disk, volume),
         is_writable=pool_definition.type in pooldisk.WRITABLE,
         is_snapshot=pool_definition.type == "logical",
@@ -147,9 +147,8 @@ def _refuse_to_make(
     if pool_definition.type not in pooldisk.MADE:
         raise StorageError(
             f"{label}: pool {pool_definition.name!r} has no volume {name!r}, and libvirt makes "
-            "none in a pool "
-            f"of type {pool_definition.type}; make it where it is served, or give one as "
-            f"source_file; {hint}"
+            f"none in a pool of type {pool_definition.type}; make it where it is served, or give "
+            f"one as source_file; {hint}"
         )
 
 
@@ -175,8 +174,7 @@ def _format(
         backing_text = " over another file" if volume.backing else ""
         raise StorageError(
             f"{label}: volume {volume.name!r} of pool {pool_definition.name!r} is "
-            f"{volume.format}{backing_text}, and was "
-            f"to be {expected_format}; say its format"
+            f"{volume.format}{backing_text}, not {expected_format}; say its format"
         )
     return expected_format
 

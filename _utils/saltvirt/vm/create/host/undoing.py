@@ -20,22 +20,22 @@ class Undo:
     """
     What an undo of a VM's build removes, and what it keeps.
 
-    made
+    made_names
         The files and volumes that the build made; None to remove all of the VM's.
-    kept
+    kept_paths
         Files of its other disks, with their backing chains.
     keeps_variables
         Whether the firmware's variables are kept.
     """
 
     uuid: str = ""
-    made: frozenset[str] | None = None
-    kept: frozenset[str] = frozenset()
+    made_names: frozenset[str] | None = None
+    kept_paths: frozenset[str] = frozenset()
     keeps_variables: bool = False
 
     def files(self, paths: list[str]) -> list[str]:
         """Return those of a VM's own files that are removed."""
-        return [path for path in paths if self._goes(path) and path not in self.kept]
+        return [path for path in paths if self._goes(path) and path not in self.kept_paths]
 
     def own(self, vm_volumes: VmVolumes) -> VmVolumes:
         """Return those of a VM's own files and volumes that are removed."""
@@ -43,11 +43,11 @@ class Undo:
         return VmVolumes(paths=self.files(vm_volumes.paths), volumes=volumes)
 
     def _goes(self, name: str) -> bool:
-        return self.made is None or name in self.made
+        return self.made_names is None or name in self.made_names
 
     def release(self) -> None:
         """Remove the VM's owner mark from kept files: virt.doctor would report leftovers."""
-        for path in self.kept:
+        for path in self.kept_paths:
             owner = ownermark.read_owner(path)
             if owner is not None and owner.uuid == self.uuid:
                 ownermark.unmark(path)
@@ -79,7 +79,7 @@ def read_undo(conn: Any, name: str) -> Undo:
         kept_paths.update(diskpaths.chain(path) if disk["format"] == "qcow2" else [path])
     return Undo(
         uuid=readdomain.uuid(root),
-        made=frozenset(notes.made),
-        kept=frozenset(kept_paths),
+        made_names=frozenset(notes.made),
+        kept_paths=frozenset(kept_paths),
         keeps_variables=not notes.made_variables,
     )

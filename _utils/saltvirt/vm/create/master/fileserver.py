@@ -3,12 +3,10 @@
 import logging
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from salt.fileserver import Fileserver
-
-from saltvirt.vm import profiles, spec
 
 log = logging.getLogger(__name__)
 # Without what Salt allows beside a path: an environment, or text behind a bar.
@@ -22,31 +20,24 @@ class Images:
     def __init__(self, opts: Mapping[str, Any]) -> None:
         self._opts, self._lock = opts, threading.Lock()
         self._server: Fileserver | None = None
-        self._known: dict[tuple[str, str], str | None] = {}
+        self._digests_by_path: dict[tuple[str, str], str | None] = {}
 
-    def of(self, kwargs: Mapping[str, Any]) -> dict[str, str]:
-        """
-        Return ``{image: digest}`` of a call's images; a host looks up missing ones itself.
-
-        kwargs
-            The keyword arguments of ``virt.init``.
-        """
-        saltenv = kwargs.get("saltenv", spec.OPTIONS["saltenv"])
+    def digests(self, images: Iterable[str], saltenv: str) -> dict[str, str]:
+        """Return ``{image: digest}`` of images; a host looks up missing ones itself."""
         with self._lock:
-            texts = {image for image in profiles.images(kwargs) if isinstance(image, str)}
-            digests_by_image = {image: self._digest(image, saltenv) for image in texts}
+            digests_by_image = {image: self._digest(image, saltenv) for image in images}
         return {image: digest for image, digest in digests_by_image.items() if digest}
 
-    def _digest(self, image: str, saltenv: object) -> str | None:
+    def _digest(self, image: str, saltenv: str) -> str | None:
         path = _PATH.fullmatch(image)
-        if path is None or not isinstance(saltenv, str):
+        if path is None:
             return None
         key = saltenv, path[1]
-        if key not in self._known:
-            self._known[key] = self._asked(*key)
-        return self._known[key]
+        if key not in self._digests_by_path:
+            self._digests_by_path[key] = self._look_up(*key)
+        return self._digests_by_path[key]
 
-    def _asked(self, saltenv: str, path: str) -> str | None:
+    def _look_up(self, saltenv: str, path: str) -> str | None:
         try:
             self._server = self._server or Fileserver(dict(self._opts))
             answer = self._server.file_hash({"path": path, "saltenv": saltenv})

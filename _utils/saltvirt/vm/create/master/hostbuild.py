@@ -19,16 +19,14 @@ from saltvirt.cluster.rpc.hostcommands import (
     timeout_message,
     warnings,
 )
-from saltvirt.core import terminal, undo
+from saltvirt.core import undo
 from saltvirt.core.crypto import keypair
-from saltvirt.core.errors import BadArgument, NoHostFits, VirtError
+from saltvirt.core.errors import NoHostFits, VirtError
 from saltvirt.core.journal.recordfacts import OrderFacts
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.model import Evaluation, Requirements
 from saltvirt.placement import choose
-from saltvirt.placement import choose as cures
-from saltvirt.placement.answers import HostInfo
-from saltvirt.vm import profiles, spec
+from saltvirt.vm.create.master.vmrequest import VmRequest
 
 # The kind of error after which the host may have leftovers.
 _UNDO_FAILED_KIND = "NotTakenBack"
@@ -40,107 +38,16 @@ _UNDOING_S = (0, 1, 2, 4, 8, 15, 30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """
-    The request for a VM, with the hosts that it may go to.
-
-    name, cpu, mem, given
-        The arguments of ``virt.init``, and its keyword arguments.
-    host, where, placed
-        The only host to use; a compound target of the hosts to use; the options of placement.
-    force
-        Build even if a host that cannot be asked may have a VM of that name.
-    wait_s
-        How long to wait for the minion; see :func:`saltvirt.vm.create.master.minionwait.patience`.
-    """
-
-    name: str
-    cpu: int | dict[str, Any]
-    mem: int | dict[str, Any]
-    given: dict[str, Any]
-    host: str | None = None
-    where: str | None = None
-    placed: Mapping[str, Any] = field(default_factory=dict)
-    force: bool = False
-    wait_s: int | None = None
-
-    @property
-    def function(self) -> str:
-        """The host's function that builds the VM."""
-        return "virt.init"
-
-    @property
-    def values(self) -> list[Any]:
-        """The positional arguments of :attr:`function`."""
-        return [self.name, self.cpu, self.mem]
-
-    def is_seeded(self, info: HostInfo) -> bool:
-        """
-        Return whether a host makes a seed for the VM.
-
-        info
-            The host's answer to ``virt.host_info``: its disk profile may name an image.
-        """
-        options = self.given
-        profile = info.profiles.disk.get(options.get("disk", spec.OPTIONS["disk"]) or "")
-        has_image = any(profiles.images(options)) or (profile and profile.has_image)
-        return bool(options.get("seed", True) and has_image)
-
-    def required(self) -> Requirements:
-        """Return the VM's requirements; refuse arguments that the master cannot pass to a host."""
-        requirements = spec.requirements_from_master(self.name, self.cpu, self.mem, self.given)
-        self.refuse_keys()
-        return requirements
-
-    def refuse_keys(self) -> None:
-        """Raise BadArgument if the call passes its own keys."""
-        for keyword in ("pub_key", "priv_key"):
-            if self.given.get(keyword) is not None:
-                raise BadArgument(
-                    keyword,
-                    "the runner makes the keys itself; to use your own, call "
-                    f"salt HOST {self.function} {self.values[0]} ...",
-                )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tries:
-    """
-    The hosts to ask for a build, one after the other.
-
-    hosts
-        ``(host, detail of progress)``, the best first; may be lazy.
-    none
-        Returns the error for ``{host: reasons}`` when no host is left.
-    turn
-        Returns the context to hold while a host builds. Defaults to none.
-    """
-
-    hosts: Iterable[tuple[str, str]]
-    none: Callable[[Mapping[str, list[str]]], VirtError]
-    turn: Callable[[str], AbstractContextManager[object]] = nullcontext
-
-
-def tries(request: Request, requirements: Requirements, evaluations: list[Evaluation]) -> Tries:
-    """Return the :class:`Tries` over the hosts that fit a VM; at least one must fit."""
-    fitting_hosts = [evaluation.host for evaluation in evaluations if evaluation.fits]
-    fit_count_text = f"{len(fitting_hosts)} of {terminal.count_text(len(evaluations), 'host')} fit"
-
-    def none(reasons_by_host: Mapping[str, list[str]]) -> VirtError:
-        return no_host_fits_error(requirements, evaluations, reasons_by_host)
-
-    # If the caller named a host, a count of hosts would mislead.
-    detail_template = "{} fits" if request.host else f"on {{}}, {fit_count_text}"
-    return Tries(hosts=[(host, detail_template.format(host)) for host in fitting_hosts], none=none)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
     """
     A deployment in progress.
 
-    tries
-        The hosts to ask.
+    hosts
+        ``(host, detail of progress)`` of the hosts to ask, the best first; may be lazy.
+    no_host_error
+        Returns the error for ``{host: reasons}`` when no host is left.
+    turn
+        Returns the context to hold while a host builds. Defaults to none.
     report
         The master's facts for the host: hosts not asked, similar names, images.
     uuid
@@ -148,9 +55,11 @@ class Build:
     """
 
     cloud: Cloud
-    request: Request
+    request: VmRequest
     order: LockedRecord
-    tries: Tries
+    hosts: Iterable[tuple[str, str]]
+    no_host_error: Callable[[Mapping[str, list[str]]], VirtError]
+    turn: Callable[[str], AbstractContextManager[object]] = nullcontext
     warnings: list[str] = field(default_factory=list)
     report: Mapping[str, Any]
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -208,8 +117,7 @@ def _describe_leftovers(build: Build) -> str:
     function = build.request.function
     return (
         f"VM {name!r} {leftover_text} run {function} again, which keeps what is complete and takes "
-        "back what "
-        f"is not, or salt-run virt.purge {name}"
+        f"back what is not, or salt-run virt.purge {name}"
     )
 
 
@@ -284,10 +192,10 @@ def no_host_fits_error(
     }
     evaluations = [late_evaluations.get(evaluation.host, evaluation) for evaluation in evaluations]
     error = choose.no_host_fits(requirements, evaluations)
-    remedies = cures.find_cures(
+    texts = choose.find_cures(
         reason for host_evaluation in evaluations for reason in host_evaluation.reasons
     )
-    error.table = {"hosts": table(evaluations), **({"helps": remedies} if remedies else {})}
+    error.table = {"hosts": table(evaluations), **({"helps": texts} if texts else {})}
     return error
 
 
@@ -295,11 +203,11 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
     """Have the best host build the VM; try the next host after a refusal."""
     name, cloud = build.name, build.cloud
     reasons_by_host: dict[str, list[str]] = {}
-    for host, detail in build.tries.hosts:
+    for host, detail in build.hosts:
         cloud.progress("Placing", detail=detail)
         facts = replace(build.facts, host=host, order_id=minions.new_id(), given_uuid=build.uuid)
         orders.enter(build.order, orders.ORDERED, facts)
-        with build.tries.turn(host):
+        with build.turn(host):
             reply = _order(build, host, pairs.get(host))
         if reply.missing:
             raise HostUnresponsive(f"{timeout_message(reply, None)}, while it built {name!r}")
@@ -313,14 +221,14 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
         orders.enter(build.order, previous_phase, replace(build.facts, host=None))
         if reply.kind != _REFUSED_KIND:
             raise HostCommandFailed(f"{host}: {reply.error}")
-        reasons_by_host[host] = [cures.strip_cures(reply.error or "")]
+        reasons_by_host[host] = [choose.strip_cures(reply.error or "")]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")
-    raise build.tries.none(reasons_by_host)
+    raise build.no_host_error(reasons_by_host)
 
 
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
     request = build.request
-    kwarg = {**request.given, "report": {**build.report, "uuid": build.uuid}}
+    kwarg = {**request.kwarg, "report": {**build.report, "uuid": build.uuid}}
     if pair:
         kwarg |= {
             "pub_key": pair[0],
@@ -330,7 +238,7 @@ def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Rep
         build.cloud,
         host,
         request.function,
-        request.values,
+        list(request.arg),
         kwarg,
         watch=progress_watcher(build.cloud, "salt/virt/init", host, build.name),
         order_id=build.facts.order_id,

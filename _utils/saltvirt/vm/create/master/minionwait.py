@@ -14,7 +14,7 @@ from saltvirt.core.errors import VirtError
 from saltvirt.core.options.config import MasterSettings
 from saltvirt.placement.answers import HostInfo
 from saltvirt.seeding.shared import minionpackages
-from saltvirt.vm.create.master.hostbuild import Request
+from saltvirt.vm.create.master.vmrequest import VmRequest
 from saltvirt.vm.guest.master import reachvm
 
 # A distribution's image boots and installs its minion in a minute or two with KVM, and in five or
@@ -26,34 +26,30 @@ _CONSOLE_S, _CONSOLE_CHARS = 30, 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long to wait for a minion, in seconds; ``why`` explains a long default."""
+    """How long to wait for a minion, in seconds; ``reason`` explains a long default."""
 
     wait_s: int
-    why: str = ""
+    reason: str = ""
 
 
-def is_emulated(info: HostInfo, domain_type: str | None) -> bool:
+def patience(settings: MasterSettings, request: VmRequest, info: HostInfo) -> Patience:
     """
-    Return whether a host emulates the processor of a new VM.
+    Return how long to wait: by the call, else by the master, else by the host's needs.
 
-    domain_type
-        ``kvm`` or ``qemu``; None for the host's default.
+    info
+        The answer of the VM's host.
     """
-    return (domain_type or info.domain_types.default) == "qemu"
-
-
-def patience(settings: MasterSettings, wait_s: int | None, *, emulated: bool) -> Patience:
-    """Return how long to wait: by the call, else by the master, else by the host's needs."""
+    wait_s = request.terms.wait_s
     explicit_s = settings.wait_s if wait_s is None else wait_s
     if explicit_s is not None:
         return Patience(wait_s=explicit_s)
-    if emulated:
-        return Patience(wait_s=_EMULATED_S, why="its host has no KVM and emulates it")
+    if (request.requirements.domain_type or info.domain_types.default) == "qemu":
+        return Patience(wait_s=_EMULATED_S, reason="its host has no KVM and emulates it")
     return Patience(wait_s=_WAIT_S)
 
 
 def refuse_unproved(
-    opts: Mapping[str, Any], requests: Iterable[Request], answers: Mapping[str, HostInfo]
+    opts: Mapping[str, Any], requests: Iterable[VmRequest], answers: Mapping[str, HostInfo]
 ) -> None:
     """
     Raise MasterError if a VM gets a minion that this master cannot tell from others.
@@ -62,7 +58,7 @@ def refuse_unproved(
         Those of the hosts that may build the VMs.
     """
     if any(
-        request.given.get("start", True) and request.is_seeded(info)
+        request.terms.wait and request.starts and request.is_seeded(info)
         for request in requests
         for info in answers.values()
     ):
@@ -121,8 +117,7 @@ class _Console:
 def _interrupted_error(reason: str, name: str, host: str) -> HostCommandFailed:
     return HostCommandFailed(
         f"{reason}: VM {name!r} runs on {host} and keeps its key; its minion was not waited for "
-        "any "
-        f"longer; see: salt {name} test.ping; remove it: salt-run virt.purge {name}"
+        f"any longer; see: salt {name} test.ping; remove it: salt-run virt.purge {name}"
     )
 
 
@@ -135,8 +130,8 @@ def wait_for_minion(
     extra_entries
         Further entries of the error's table.
     """
-    reason = f"; {wait_limit.why}" if wait_limit.why else ""
-    cloud.progress("Waiting", detail=f"for its minion, at most {wait_limit.wait_s} s{reason}")
+    reason_text = f"; {wait_limit.reason}" if wait_limit.reason else ""
+    cloud.progress("Waiting", detail=f"for its minion, at most {wait_limit.wait_s} s{reason_text}")
     console = _Console(cloud, host, name)
     try:
         seconds = wait_for_start(
@@ -153,9 +148,8 @@ def wait_for_minion(
     error = HostCommandFailed(
         f"VM {name!r} runs on {host} and keeps its key, but its minion does not answer after "
         f"{wait_limit.wait_s} s; it may still come: salt {name} test.ping; its console says how "
-        "far it "
-        f"is: salt-run virt.console_log {name}; wait longer with wait_s= of virt.init, or virt:"
-        f"wait_s of the master; remove it: salt-run virt.purge {name}"
+        f"far it is: salt-run virt.console_log {name}; wait longer with wait_s= of virt.init, or "
+        f"virt:wait_s of the master; remove it: salt-run virt.purge {name}"
     )
     raise _add_details(cloud, name, host, error, extra_entries)
 

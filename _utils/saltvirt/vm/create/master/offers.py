@@ -25,14 +25,14 @@ class Offers:
     """
     The answers of hosts.
 
-    found
-        The survey, with what each host has, as far as it was asked.
-    passed
+    survey
+        What each host has, as far as it was asked.
+    names_only
         The hosts that were asked for names only.
     """
 
-    found: inventory.Survey
-    passed: frozenset[str] = field(default_factory=frozenset)
+    survey: inventory.Survey
+    names_only: frozenset[str] = field(default_factory=frozenset)
 
 
 def survey(
@@ -55,7 +55,7 @@ def survey(
         about others.
     """
     if policy.headroom:
-        return Offers(found=inventory.survey(cloud, all_hosts, WHOLE))
+        return Offers(survey=inventory.survey(cloud, all_hosts, WHOLE))
     question = brief.build_query(requests, policy)
     if all(brief.is_of_one_host(request, policy) for request in requests):
         question = _narrow(cloud, question, all_hosts, candidate_hosts, policy, sample)
@@ -63,14 +63,16 @@ def survey(
     question = replace(question, with_names=not names_by_host)
     facts_survey = inventory.survey(cloud, all_hosts, FACTS, kwarg={"about": _to_kwarg(question)})
     facts_survey = _add_names(cloud, facts_survey, question, names_by_host)
-    info_survey, passed = _read(facts_survey, names_by_host)
+    info_survey, names_only = _read(facts_survey, names_by_host)
     _refresh_last_seen(cloud, info_survey)
     hosts_with_vm = _find_hosts(info_survey.answers, {request.name for request in requests})
     if hosts_with_vm:
+        # The state of the VM must be known.
+        whole_survey = inventory.survey(cloud, hosts_with_vm, WHOLE)
         info_survey = inventory.join_surveys(
-            _drop_hosts(info_survey, hosts_with_vm), inventory.survey(cloud, hosts_with_vm, WHOLE)
+            _without_hosts(info_survey, hosts_with_vm), whole_survey
         )
-    return Offers(found=info_survey, passed=frozenset(passed - hosts_with_vm))
+    return Offers(survey=info_survey, names_only=frozenset(names_only - hosts_with_vm))
 
 
 def _narrow(
@@ -118,31 +120,28 @@ def _add_names(
         return facts_survey
     kwarg = {"about": _to_kwarg(replace(question, with_names=True))}
     names_survey = inventory.survey(cloud, changed_hosts, FACTS, kwarg=kwarg)
-    return inventory.join_surveys(_drop_hosts(facts_survey, changed_hosts), names_survey)
+    return inventory.join_surveys(_without_hosts(facts_survey, changed_hosts), names_survey)
 
 
-def _drop_hosts(host_survey: inventory.Survey, hosts: Collection[str]) -> inventory.Survey:
+def _without_hosts(survey: inventory.Survey, hosts: Collection[str]) -> inventory.Survey:
     """Return a survey without the answers of hosts that are asked again."""
-    return replace(
-        host_survey,
-        answers={host: answer for host, answer in host_survey.answers.items() if host not in hosts},
-        failed={host: reason for host, reason in host_survey.failed.items() if host not in hosts},
-    )
+    answers = {host: answer for host, answer in survey.answers.items() if host not in hosts}
+    return replace(survey, answers=answers)
 
 
 def _read(
     facts_survey: inventory.Survey, names_by_host: Mapping[str, Collection[str]]
 ) -> tuple[inventory.Survey, set[str]]:
     """Return the survey with host infos, and the hosts that were asked for names only."""
-    out, passed = {}, set()
+    out, names_only = {}, set()
     for host, answer in facts_survey.answers.items():
         names = answer.names.listed
         out[host] = brief.to_host_info(
             answer, names_by_host.get(host, ()) if names is None else names
         )
         if answer.offer is None:
-            passed.add(host)
-    return replace(facts_survey, answers=out), passed
+            names_only.add(host)
+    return replace(facts_survey, answers=out), names_only
 
 
 def _refresh_last_seen(cloud: Cloud, info_survey: inventory.Survey) -> None:

@@ -16,8 +16,6 @@ from saltvirt.placement.shownvms import ShownVm
 CONSOLE_LINES = 10
 # More than a booting guest prints in half a minute.
 _WATCHED_LINES = 500
-# Part of the error of an older version that lacks a function.
-_OLD = "is not available"
 
 
 def find_login(cloud: Cloud, host: str, name: str, *, has_minion: bool) -> dict[str, Any]:
@@ -114,36 +112,34 @@ def console(cloud: Cloud, host: str, name: str) -> dict[str, Any]:
 
     If the console cannot be read, ``console_error`` is in place of the lines.
     """
-    command = f"salt-run virt.console_log {name}"
     try:
         # Empty lines are dropped, so request more than are shown.
-        arg = [name, 5 * CONSOLE_LINES]
-        reply = minions.ask(cloud, [host], "virt.console_log", arg)[host]
+        lines = terminal.tail(_read_console(cloud, host, name, 5 * CONSOLE_LINES), CONSOLE_LINES)
+        shown: dict[str, Any] = {"console": lines}
     except VirtError as error:
-        return {"console_error": str(error), "console_command": command}
-    if not reply.ok or not isinstance(reply.value, str):
-        reason = terminal.one_line(reply.reason or "its answer is not text")
-        return {"console_error": f"{host}: {reason}", "console_command": command}
-    lines = terminal.tail(reply.value, CONSOLE_LINES)
-    return {"console": lines, "console_command": command}
+        shown = {"console_error": str(error)}
+    return {**shown, "console_command": f"salt-run virt.console_log {name}"}
 
 
 def console_lines(cloud: Cloud, host: str, name: str) -> list[str]:
     """Return the last lines of a VM's console, safe to show; none if they cannot be read."""
     try:
-        reply = minions.ask(cloud, [host], "virt.console_log", [name, _WATCHED_LINES])[host]
+        text = _read_console(cloud, host, name, _WATCHED_LINES)
     except VirtError:
         return []
-    if not reply.ok or not isinstance(reply.value, str):
-        return []
-    return terminal.lines(reply.value, _WATCHED_LINES)
+    return terminal.lines(text, _WATCHED_LINES)
 
 
 def console_log(cloud: Cloud, name: str, lines: int) -> str:
     """Return the last lines of a VM's console, safe to show, wherever the VM is."""
     host = locate(cloud, name, Purpose.READ).host
+    return "\n".join(terminal.lines(_read_console(cloud, host, name, lines), lines))
+
+
+def _read_console(cloud: Cloud, host: str, name: str, lines: int) -> str:
+    """Return the last lines of a VM's console, as its guest wrote them."""
     reply = minions.ask(cloud, [host], "virt.console_log", [name, lines])[host]
     if not reply.ok or not isinstance(reply.value, str):
         reason = terminal.one_line(reply.reason or "its answer is not text")
         raise hostcommands.HostCommandFailed(f"{host}: {reason}", kind=reply.kind)
-    return "\n".join(terminal.lines(reply.value, lines))
+    return reply.value

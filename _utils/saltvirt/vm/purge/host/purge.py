@@ -16,8 +16,7 @@ from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import PurgeFacts
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import departedvms, reservations
-from saltvirt.libvirt.domains import firmware, lifecycle
-from saltvirt.libvirt.domains import snapshots as taken
+from saltvirt.libvirt.domains import firmware, lifecycle, snapshots
 from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.seeding import submission
 from saltvirt.storage import (
@@ -102,9 +101,8 @@ def purge(
             # A disk removed from the definition stays, even if the running VM still uses it.
             files = undo.files(_find_candidates(conn, settings, name, removables, is_defined=True))
             _refuse_others(conn, settings, name, [*files, *vm_volumes.paths], vm_volumes.volumes)
-            _refuse_unasked(
-                vmvolumes.find_shared_devices(conn, settings, vm_volumes.volumes), name, elsewhere
-            )
+            devices = vmvolumes.find_shared_devices(conn, settings, vm_volumes.volumes)
+            _refuse_unasked(_judge_devices(devices, elsewhere), name)
             paths = _find_unused(conn, settings, name, [*files, *vm_volumes.paths], elsewhere)
             facts = PurgeFacts(
                 uuid=domain_uuid,
@@ -209,7 +207,7 @@ def undefine(
         state = readdomain.tpm_state(root)
         if moved_to is None:
             _refuse_lost_tpm(name, state)
-            _refuse_data_loss(conn, name, managed_save=managed_save, snapshots=snapshots)
+            _refuse_data_loss(conn, name, managed_save=managed_save, drops_snapshots=snapshots)
         is_shared = noted is not None and sharing.is_shared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
         is_kept = is_kept or moved_to is not None
@@ -225,27 +223,27 @@ def undefine(
             ownermark.unmark(path)
 
 
-def _refuse_data_loss(conn: Any, name: str, *, managed_save: bool, snapshots: bool) -> None:
+def _refuse_data_loss(conn: Any, name: str, *, managed_save: bool, drops_snapshots: bool) -> None:
     """Raise LibvirtRefused if undefining a VM would lose data kept with its definition."""
     if not managed_save and name in lifecycle.saved(conn):
         raise LibvirtRefused(
             f"VM {name!r} has a saved state (managed save), which its definition alone keeps, so "
             "it is not undefined; start it first, or give managed_save=True to lose that state"
         )
-    if not snapshots and name in lifecycle.list_domains_with_checkpoints(conn):
+    if not drops_snapshots and name in lifecycle.list_domains_with_checkpoints(conn):
         raise LibvirtRefused(
             f"VM {name!r} has checkpoints, of incremental backups mostly, which its definition "
             "alone keeps, so it is not undefined; delete them first (virsh checkpoint-list, virsh "
-            "checkpoint-delete), or give snapshots=True to leave them in its disks, where nobody "
-            "knows them: the next backup is a full one then"
+            "checkpoint-delete), or give snapshots=True to leave them in its disks, where libvirt "
+            "does not know them: the next backup is a full one then"
         )
-    snapshot_names = [] if snapshots else taken.names(conn, name)
+    snapshot_names = [] if drops_snapshots else snapshots.names(conn, name)
     if snapshot_names:
         raise LibvirtRefused(
             f"VM {name!r} has snapshots ({terminal.join_some(snapshot_names)}), which its "
-            "definition alone "
-            f"keeps, so it is not undefined; delete them first (virt.delete_snapshots {name} "
-            "all=True), or give snapshots=True to leave them in its disks, where nobody knows them"
+            "definition alone keeps, so it is not undefined; delete them first "
+            f"(virt.delete_snapshots {name} all=True), or give snapshots=True to leave them in its "
+            "disks, where libvirt does not know them"
         )
 
 
@@ -309,16 +307,14 @@ def _refuse_others(
         raise StorageError(
             f"VM {name!r} has moved to {moved_to}, and its files are on storage that all hosts "
             f"share ({', '.join(shared_names)}), so nothing is removed; virt.undefine {name} "
-            "removes "
-            "only the definition here"
+            "removes only the definition here"
         )
     is_open = not lifecycle.is_active(conn, name) and any(map(diskpaths.is_open, shared_paths))
     if is_open:
         raise StorageError(
             f"VM {name!r} does not run here, and a program, most likely on another host, has its "
             f"files open ({', '.join(shared_paths)}), so nothing is removed; if the VM is on "
-            "another "
-            f"host, virt.undefine {name} removes only the definition here"
+            f"another host, virt.undefine {name} removes only the definition here"
         )
 
 
@@ -350,14 +346,17 @@ def find_own_files(conn: Any, settings: HostSettings, name: str, removables: boo
     return [path for path in files if not index.verdict(policies.DELETE, path).used_by]
 
 
-def _refuse_unasked(paths: Iterable[str], name: str, elsewhere: OtherHostsUsage) -> None:
-    """Raise AskAll if other hosts were not asked about volumes that they see."""
+def _judge_devices(devices: Iterable[str], elsewhere: OtherHostsUsage) -> Iterator[Verdict]:
+    """Yield verdicts on volumes that other hosts see, and were not asked about."""
+    for path in devices:
+        if not elsewhere.is_told(path):
+            yield Verdict(path=path, policy=policies.DELETE, unasked=(path,))
+
+
+def _refuse_unasked(verdicts: Iterable[Verdict], name: str) -> None:
+    """Raise AskAll if other hosts must be asked first about files or volumes that they see."""
     sharing.refuse_unasked(
-        [
-            Verdict(path=path, policy=policies.DELETE, unasked=(path,))
-            for path in paths
-            if not elsewhere.is_told(path)
-        ],
+        list(verdicts),
         f"VM {name!r} is not purged",
         f"salt-run virt.purge {shlex.quote(name)}",
     )
@@ -371,11 +370,7 @@ def _find_unused(
         conn, settings, excluded_vms=[name], removed_files=paths, other_hosts=elsewhere
     )
     verdicts = list(index.verdicts(policies.DELETE, paths).values())
-    sharing.refuse_unasked(
-        [verdict for verdict in verdicts if not seedfiles.is_seed(verdict.path)],
-        f"VM {name!r} is not purged",
-        f"salt-run virt.purge {shlex.quote(name)}",
-    )
+    _refuse_unasked((verdict for verdict in verdicts if not seedfiles.is_seed(verdict.path)), name)
     for verdict in verdicts:
         if verdict.used_by:
             log.warning("%s of VM %s stays: %s", verdict.path, name, verdict.used_by[0].reason)

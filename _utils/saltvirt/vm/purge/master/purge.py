@@ -39,10 +39,10 @@ def purge(
     """
     arguments.vm_name(name)
     arguments.boolean("delete_key", delete_key)
+    is_forced = arguments.boolean("force", force)
     _refuse_hypervisor(cloud, name)
     with orders.opened(cloud.opts, name) as order:
-        forced = arguments.boolean("force", force)
-        return purge_locked(cloud, order, name, delete_key=delete_key, force=forced)
+        return purge_locked(cloud, order, name, delete_key=delete_key, force=is_forced)
 
 
 def purge_locked(

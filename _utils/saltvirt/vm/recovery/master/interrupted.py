@@ -146,8 +146,6 @@ def _unknown_message(record: Record, suspects: Mapping[str, str]) -> str:
     suspects_text = ", ".join(f"{host} ({reason})" for host, reason in sorted(suspects.items()))
     return (
         f"an interrupted virt.{function} of VM {record.name!r} cannot be {ending} yet: it may be "
-        "on "
-        f"{suspects_text}; when it can be asked, {rerun_text}salt-run virt.purge {record.name}; if "
-        "it never "
-        "comes back, see docs/maintenance.md"
+        f"on {suspects_text}; when it can be asked, {rerun_text}salt-run virt.purge {record.name}; "
+        "if it never comes back, see docs/maintenance.md"
     )

@@ -22,29 +22,29 @@ class Commitments:
 
     vms
         Each VM with the larger of its running and its next configuration.
-    kept
+    kept_definitions
         ``{name: host}`` of VMs that have moved to that host and left only their definition here.
     promises
         Bytes that disks in the image folder may take: ``virtual``, their full size; ``growth``,
         what they may still grow by.
-    taken
+    stock_totals
         The share of each stock that all ``vms`` take.
     """
 
-    taken: hostresources.StockTotals
+    stock_totals: hostresources.StockTotals
     vms: dict[str, VmFacts] = field(default_factory=dict)
-    kept: dict[str, str] = field(default_factory=dict)
+    kept_definitions: dict[str, str] = field(default_factory=dict)
     promises: dict[str, int] = field(default_factory=lambda: {"virtual": 0, "growth": 0})
 
 
 def read_commitments(conn: Any, settings: HostSettings) -> Commitments:
     """Return the resources committed to the VMs of this host."""
-    out = Commitments(taken=hostresources.StockTotals(hostfacts.pools(conn)))
+    out = Commitments(stock_totals=hostresources.StockTotals(hostfacts.pools(conn)))
     images = f"{poolsource.clean(settings.images)}/"
     for definition in query.definitions(conn, with_next=True, unless=restartdiff.has_same_demand):
         metadata = readdomain.describe_notes(definition.root)
         if metadata["moved_to"] is not None:
-            out.kept[definition.name] = metadata["moved_to"]
+            out.kept_definitions[definition.name] = metadata["moved_to"]
             continue
         roots = (
             [definition.root]
@@ -52,7 +52,7 @@ def read_commitments(conn: Any, settings: HostSettings) -> Commitments:
             else [definition.root, definition.next_root]
         )
         out.vms[definition.name] = _facts(definition.state, metadata, roots)
-        out.taken.memory(roots)
+        out.stock_totals.memory(roots)
         _add_disks(out, images, roots)
     return out
 
@@ -80,7 +80,7 @@ def _add_disks(out: Commitments, images: str, roots: list[ET.Element]) -> None:
         if path.startswith(images):
             sizes = diskpaths.measure(path, format_)
             _add_promise(out.promises, sizes)
-        out.taken.disk(path, format_, sizes)
+        out.stock_totals.disk(path, format_, sizes)
 
 
 def _add_promise(promises: dict[str, int], sizes: Mapping[str, Any] | None) -> None:

@@ -8,15 +8,13 @@ from typing import Any
 
 from saltvirt.core import vmfilter
 from saltvirt.core.errors import BadArgument, NoSuchVm
-from saltvirt.core.model import Nic
 from saltvirt.core.nics import host_needs
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.units import MIB
 from saltvirt.core.vmfilter import VmFilter
 from saltvirt.libvirt import hostfacts, maintenance, probe, reservations
 from saltvirt.libvirt.domains import lifecycle, query
-from saltvirt.placement import generation
-from saltvirt.placement import resources as stocks
+from saltvirt.placement import generation, resources
 from saltvirt.placement.answers import (
     ComingFacts,
     CpuFacts,
@@ -82,35 +80,28 @@ def describe(row: Mapping[str, Any], disks: showndisks.Disks) -> dict[str, Any]:
 
 def full_info(conn: Any) -> dict[str, Any]:
     """Return ``{freecpu, freemem, node_info, vm_info}``; ``freemem`` in MiB."""
-    node, vm_rows, disks = query.node(conn), rows(conn), showndisks.Disks(conn)
-    return {
-        **_free(node, vm_rows),
-        "node_info": node,
-        "vm_info": {row["name"]: describe(row, disks) for row in vm_rows},
-    }
+    info = vms(conn, VmFilter())
+    del info["names"]
+    return info
 
 
 def vms(conn: Any, vm_filter: VmFilter) -> dict[str, Any]:
     """Return :func:`full_info` of the VMs that a filter takes, and the ``names`` of all."""
     node, vm_rows, disks = query.node(conn), rows(conn), showndisks.Disks(conn)
-    selected_rows = [
-        row for row in vm_rows if vm_filter.takes(row["name"], row["state"], _tags(row, vm_filter))
-    ]
+
+    def takes(row: Mapping[str, Any]) -> bool:
+        has_tags = bool(vm_filter.tag)
+        notes = readdomain.describe_notes(readdomain.domain(row["xml"])) if has_tags else None
+        return vm_filter.takes(row["name"], row["state"], vmfilter.tags(notes) if notes else ())
+
     return {
         **_free(node, vm_rows),
         "node_info": node,
-        "vm_info": {row["name"]: vm_filter.shown(describe(row, disks)) for row in selected_rows},
+        "vm_info": {
+            row["name"]: vm_filter.shown(describe(row, disks)) for row in filter(takes, vm_rows)
+        },
         "names": sorted(row["name"] for row in vm_rows),
     }
-
-
-def _tags(row: Mapping[str, Any], vm_filter: VmFilter) -> set[str]:
-    """Return a VM's tags; none if the filter does not need them."""
-    return (
-        vmfilter.tags(readdomain.describe_notes(readdomain.domain(row["xml"])))
-        if vm_filter.tag
-        else set()
-    )
 
 
 def free(conn: Any) -> dict[str, Any]:
@@ -188,7 +179,7 @@ def host_info(
         maintenance=maintenance.is_on(settings),
         tags=dict(settings.tags),
         vms=vms,
-        kept=vm_commitments.kept,
+        kept=vm_commitments.kept_definitions,
         building=sorted(coming_by_name),
         coming=coming_by_name,
         unfinished=reservations.find_unfinished(settings),
@@ -201,13 +192,20 @@ def host_info(
         networks={
             name: NetworkFacts(**network) for name, network in hostfacts.networks(conn).items()
         },
-        profiles=_profiles(settings),
+        profiles=Profiles(
+            nic={name: _nic_needs(settings, name) for name in {*profiles.NICS, *settings.nic}},
+            disk={name: _disk_needs(settings, name) for name in {*profiles.DISKS, *settings.disk}},
+        ),
         domain_types=types,
         machines=generation.summarize_machines(capabilities["guests"], capabilities["arch"]),
         archs=sorted({guest["arch"] for guest in capabilities["guests"]}),
         versions=Versions(**hostfacts.versions(conn)),
         stocks=hostresources.count_stocks(
-            capabilities["nodes"], pools, vm_commitments.taken, coming_vms, settings.pool_ratio
+            capabilities["nodes"],
+            pools,
+            vm_commitments.stock_totals,
+            coming_vms,
+            settings.pool_ratio,
         ),
     )
 
@@ -280,30 +278,24 @@ def _storage(
     )
 
 
-def _profiles(settings: HostSettings) -> Profiles:
-    return Profiles(
-        nic={name: _nic_needs(settings, name) for name in {*profiles.NICS, *settings.nic}},
-        disk={name: _disk_needs(settings, name) for name in {*profiles.DISKS, *settings.disk}},
-    )
-
-
 def _nic_needs(settings: HostSettings, name: str) -> NicProfile:
     try:
         nics = profiles.nics("probe", settings.nic, name, None)
     except BadArgument as exc:
         return NicProfile(error=str(exc))
-    resources = host_needs(nics)
+    needs = host_needs(nics)
     return NicProfile(
-        bridges=list(resources["bridges"]),
-        networks=list(resources["networks"]),
-        links=list(resources["links"]),
-        bridge_vlans=resources["bridge_vlans"],
-        nics={nic.name: _place(nic) for nic in nics},
+        bridges=list(needs["bridges"]),
+        networks=list(needs["networks"]),
+        links=list(needs["links"]),
+        bridge_vlans=needs["bridge_vlans"],
+        nics={
+            nic.name: NicPlace(
+                type=nic.type, on=nic.on, tagged=nic.is_tagged, switched=nic.is_switched
+            )
+            for nic in nics
+        },
     )
-
-
-def _place(nic: Nic) -> NicPlace:
-    return NicPlace(type=nic.type, on=nic.on, tagged=nic.is_tagged, switched=nic.is_switched)
 
 
 def _disk_needs(settings: HostSettings, name: str) -> DiskProfile:
@@ -312,7 +304,7 @@ def _disk_needs(settings: HostSettings, name: str) -> DiskProfile:
     except BadArgument as exc:
         return DiskProfile(error=str(exc))
     return DiskProfile(
-        size_mib=sum(disk.size_mib or 0 for disk in disks_ if not stocks.is_named(disk.pool)),
+        size_mib=sum(disk.size_mib or 0 for disk in disks_ if not resources.is_named(disk.pool)),
         has_image=any(disk.image for disk in disks_),
     )
 

@@ -37,14 +37,6 @@ class _HostFacts(TypedDict):
     pools: dict[str, dict[str, Any]]
 
 
-class _Cpu(TypedDict):
-    """The requirements on a host so that the guest sees the same CPU there."""
-
-    cpu: str | None
-    host_cpu: str | None
-    cpu_qemu: str | None
-
-
 def gather(conn: Any, settings: HostSettings, name: str | None = None) -> dict[str, MigrationInfo]:
     """
     Return ``{name: facts}`` that another host must know to take VMs.
@@ -85,15 +77,16 @@ def _facts(settings: HostSettings, vm: query.Definition, host_facts: _HostFacts)
     vcpus, memory_mib = readdomain.sizes(root)
     machines = [readdomain.system(definition_root).machine for definition_root in roots]
     is_running = vm.state in ("running", "paused")
-    next_disks = _find_next_disks(roots)
+    pools = host_facts["pools"]
+    paths_left, needed_paths = _split_next_disks(settings, roots, pools)
     sources = [
         disk_source
         for disk_source in readdomain.disk_sources(root)
         if disk_source["path"] is not None
     ]
-    disks = [_disk(settings, source, is_running, host_facts["pools"]) for source in sources]
+    disks = [_disk(settings, source, is_running, pools) for source in sources]
     metadata = readdomain.describe_notes(root)
-    links, cpu = readdomain.links(root), _cpu(root, host_facts, is_running)
+    links = readdomain.links(root)
     return MigrationInfo(
         name=name,
         uuid=readdomain.uuid(root),
@@ -110,26 +103,21 @@ def _facts(settings: HostSettings, vm: query.Definition, host_facts: _HostFacts)
         machine=machines[0],
         next_machine=machines[-1] if machines[-1] != machines[0] else None,
         newer=_union(newer.find_newer_features(definition_root) for definition_root in roots),
-        cpu=cpu["cpu"],
-        host_cpu=cpu["host_cpu"],
-        cpu_qemu=cpu["cpu_qemu"],
-        bridges=links["bridges"],
-        networks=links["networks"],
+        **_cpu(root, host_facts, is_running),
+        **links,
         nat=[network for network in links["networks"] if network in host_facts["nat"]],
-        links=links["links"],
-        bridge_vlans=links["bridge_vlans"],
         obstacles=[
             *_obstacles(vm, host_facts, is_running=is_running),
             *_snapshot_obstacles(host_facts["snapshots"].get(name, []), sources, is_running),
             *_disk_obstacles(disks),
-            *_next_disk_obstacles(settings, next_disks, host_facts["pools"]),
+            *map(_next_disk_obstacle, paths_left),
             *hostdependencies.obstacles(settings, root, is_running=is_running),
         ],
         nvram=_firmware(settings, root, is_running),
         files=_union(
             [
                 *_host_files(roots, is_running),
-                _find_needed_files(settings, next_disks, host_facts["pools"]),
+                needed_paths,
             ]
         ),
         autostart=name in host_facts["autostart"],
@@ -145,7 +133,7 @@ def _union(lists: Iterable[Iterable[_T]]) -> list[_T]:
     return out
 
 
-def _cpu(root: ET.Element, host_facts: _HostFacts, is_running: bool) -> _Cpu:
+def _cpu(root: ET.Element, host_facts: _HostFacts, is_running: bool) -> dict[str, Any]:
     """
     Return the requirements on a host so that the guest sees the same CPU there.
 
@@ -271,9 +259,8 @@ def _snapshot_obstacles(
     if external_names:
         yield (
             f"it has external snapshots ({', '.join(external_names)}), which do not move; remove "
-            "them "
-            "first, and have each disk go on in one file (virsh blockcommit, and never without "
-            "--shallow, or the image below it is written to)"
+            "them first, and have each disk go on in one file (virsh blockcommit, and never "
+            "without --shallow, or the image below it is written to)"
         )
     elif vm_snapshots and is_running:
         yield (
@@ -311,21 +298,31 @@ def _disk_obstacles(disks: Iterable[DiskFacts]) -> Iterator[str]:
             )
 
 
-def _find_next_disks(roots: Sequence[ET.Element]) -> list[dict[str, Any]]:
-    """Return the disks that a VM has only from its next start on."""
+def _split_next_disks(
+    settings: HostSettings, roots: Sequence[ET.Element], pools: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[str], list[str]]:
+    """
+    Return paths of disks that a VM has only from its next start on: those that would stay behind,
+    and those of media and shared disks, which the target must have.
+    """
     running_paths = {disk["path"] for disk in readdomain.disk_sources(roots[0])}
-    next_disks = [disk for root in roots[1:] for disk in readdomain.disk_sources(root)]
-    return [disk for disk in next_disks if disk["path"] and disk["path"] not in running_paths]
+    paths_left, needed_paths = list[str](), list[str]()
+    for disk in (disk for root in roots[1:] for disk in readdomain.disk_sources(root)):
+        path = disk["path"]
+        if not path or path in running_paths:
+            continue
+        if _stays_behind(settings, disk, pools):
+            paths_left.append(path)
+        elif path.startswith("/"):
+            needed_paths.append(path)
+    return paths_left, needed_paths
 
 
-def _find_needed_files(
-    settings: HostSettings,
-    next_disks: Iterable[Mapping[str, Any]],
-    pools: Mapping[str, Mapping[str, Any]],
-) -> list[str]:
-    """Return the paths of next disks, media and shared ones, that the target must have."""
-    paths = [disk["path"] for disk in next_disks if not _stays_behind(settings, disk, pools)]
-    return [path for path in paths if path.startswith("/")]
+def _next_disk_obstacle(path: str) -> str:
+    return (
+        f"its definition has the disk {path}, without which it runs; attach that, or take it out "
+        "of the definition"
+    )
 
 
 def _stays_behind(
@@ -333,19 +330,6 @@ def _stays_behind(
 ) -> bool:
     is_here = disk["type"] in ("file", "block", "volume") and disk["device"] == "disk"
     return is_here and not diskpaths.is_declared(settings, _locate(disk, pools))
-
-
-def _next_disk_obstacles(
-    settings: HostSettings,
-    next_disks: Iterable[Mapping[str, Any]],
-    pools: Mapping[str, Mapping[str, Any]],
-) -> Iterator[str]:
-    for disk in next_disks:
-        if _stays_behind(settings, disk, pools):
-            yield (
-                f"its definition has the disk {disk['path']}, without which it runs; attach that, "
-                "or take it out of the definition"
-            )
 
 
 def _host_files(roots: Sequence[ET.Element], is_running: bool) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ from urllib.parse import urlunsplit
 from saltvirt.core.errors import ImageError
 from saltvirt.libvirt.storage.diskvolumes import Pools
 from saltvirt.storage.images import foreign, qcow2
-from saltvirt.xml.domain import disk as disk_
+from saltvirt.xml.domain.disk import Backing, Disk
 from saltvirt.xml.edit import readdomain
 from saltvirt.xml.storage.storagevolume import Volume
 
@@ -52,7 +52,7 @@ class Disks:
             if disk.path
         }
 
-    def _disk(self, disk: disk_.Disk, stats: Mapping[str, int] | None) -> dict[str, Any]:
+    def _disk(self, disk: Disk, stats: Mapping[str, int] | None) -> dict[str, Any]:
         path = disk.path or ""
         if disk.type == "file" and path.startswith(_ZVOL):
             return {"file": path, "zfs": True}
@@ -69,7 +69,7 @@ class Disks:
             return {**out, "file": _describe_remote(disk), **_running_sizes(stats, {})}
         return {**out, **self._of_here(disk, stats)}
 
-    def _of_here(self, disk: disk_.Disk, stats: Mapping[str, int] | None) -> dict[str, Any]:
+    def _of_here(self, disk: Disk, stats: Mapping[str, int] | None) -> dict[str, Any]:
         is_file = disk.type == "file"
         facts = self._of_file(disk.path or "", disk.format, _DEPTH) if is_file else {}
         # Only QEMU may be able to read the file; libvirt still knows a running VM's sizes.
@@ -135,7 +135,7 @@ def _running_sizes(stats: Mapping[str, int] | None, facts: Mapping[str, Any]) ->
     }
 
 
-def _describe_remote(disk: disk_.Disk) -> str:
+def _describe_remote(disk: Disk) -> str:
     """Return a remote medium as its URL, any other disk of a network as ``PROTOCOL:NAME``."""
     source = disk.source or {}
     protocol, name = source.get("protocol", ""), source.get("name", "")
@@ -147,7 +147,7 @@ def _describe_remote(disk: disk_.Disk) -> str:
     return urlunsplit((protocol, authority, name, source.get("query", ""), ""))
 
 
-def _describe_volume(disk: disk_.Disk, volume: Volume | None) -> dict[str, Any]:
+def _describe_volume(disk: Disk, volume: Volume | None) -> dict[str, Any]:
     if volume is None:
         return {}
     sizes = {"virtual size": volume.capacity, "disk size": volume.allocation}
@@ -157,7 +157,7 @@ def _describe_volume(disk: disk_.Disk, volume: Volume | None) -> dict[str, Any]:
     return {**sizes, "backing file": {"file": volume.backing.path, **kind}}
 
 
-def _describe_chain(backing: disk_.Backing | None) -> dict[str, Any]:
+def _describe_chain(backing: Backing | None) -> dict[str, Any]:
     """Return the backing chain that libvirt reports for a disk."""
     if backing is None:
         return {}

@@ -18,7 +18,7 @@ from saltvirt.vm.create.host import apply, existing, newvolumes
 from saltvirt.vm.create.host.plandisks import DiskVolume, ExistingFile
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.recovery.host import unfinished
-from saltvirt.vm.update.host import content, live, plan, removals
+from saltvirt.vm.update.host import content, listed, live, plan, removals
 from saltvirt.vm.update.host.request import Request
 from saltvirt.xml import parse, to_text
 from saltvirt.xml.domain import domain, hostdev, metadata
@@ -76,14 +76,14 @@ class _Update:
         self._disks = content.find(self._context, self._conn, request, self._now, self._running)
         if request.seed_readonly:
             content.refuse_full_seed(self._now)
-        self._errors = list(self._disks.small) if self._disks else []
+        self._errors = list(self._disks.small)
         self._grown = self._growing()
         self._plan = plan.decide(
             self._now,
             request,
-            disks=None if self._disks is None else self._disks.elements,
+            disks=self._disks.elements,
             host_devices=_host_devices(self._conn, request),
-            disk_mib=self._disks.more_mib + self._more_mib(self._grown) if self._disks else 0,
+            disk_mib=self._disks.more_mib + self._more_mib(self._grown),
         )
         self._live = live.Live()
         if self._running is not None:
@@ -129,16 +129,16 @@ class _Update:
 
     def _define(self) -> None:
         """Make the new disks and define the VM; undo all of it on failure."""
-        if not self._is_changed():
+        if not self._plan.changed:
             return
         with undo.on_failure() as steps:
-            for file in self._disks.files if self._disks else ():
+            for file in self._disks.files:
                 self._make(steps, file)
-            for volume in self._disks.volumes if self._disks else ():
+            for volume in self._disks.volumes:
                 self._make_volume(steps, volume)
             # Undone first: a definition must not name removed disks.
             steps.undo_with(self._define_back)
-            self._define_with(self._disks.existing if self._disks else ())
+            self._define_with(self._disks.existing)
         diskpaths.settle_definitions()
 
     def _define_with(self, existing_files: Sequence[ExistingFile]) -> None:
@@ -156,9 +156,6 @@ class _Update:
         if changing.definition(self._conn, self._name) != self._text:
             lifecycle.define(self._conn, self._text)
             diskpaths.settle_definitions()
-
-    def _is_changed(self) -> bool:
-        return bool(self._plan.changed)
 
     def _make(self, steps: undo.Steps, file: Any) -> None:
         settings = self._context.settings
@@ -261,7 +258,7 @@ class _Update:
 
     def _growing(self) -> dict[str, int]:
         """Return ``{target: new bytes}`` of the disks that can be grown now."""
-        growth = dict(self._disks.growth) if self._disks else {}
+        growth = dict(self._disks.growth)
         if growth and self._running is not None and not self._request.live:
             self._errors.append(
                 f"disks {', '.join(growth)} grow while the VM is stopped, or with live=True"
@@ -271,7 +268,7 @@ class _Update:
 
     def _more_mib(self, targets: Iterable[str]) -> int:
         """Return the MiB that some of the grown disks may take in addition."""
-        return sum(self._disks.growth_mib[target] for target in targets) if self._disks else 0
+        return sum(self._disks.growth_mib[target] for target in targets)
 
     def _grow(self) -> None:
         """Grow disks; take the growth of disks that failed off the definition's notes."""
@@ -305,7 +302,7 @@ class _Update:
         """Grow a disk, in the running VM if that has it; return a failure's reason, or None."""
         if running_target is not None:
             return changing.resize_disk(self._conn, self._name, running_target, size)
-        path, fmt = self._disks.places[target] if self._disks else ("", "")
+        path, fmt = self._disks.places[target]
         try:
             tool.resize(path, size, fmt)
         except StorageError as exc:
@@ -314,13 +311,13 @@ class _Update:
 
     def _answer(self, autostart: bool | None) -> Answer:
         out: Answer = {
-            "definition": self._is_changed(),
+            "definition": bool(self._plan.changed),
             "disk": {live.ATTACH: [], live.DETACH: [], live.UPDATE: []},
             "interface": {live.ATTACH: [], live.DETACH: []},
         }
         for step in self._live.steps:
             if step in self._undone:
-                self._waits.add(_ARGUMENTS[step.device])
+                self._waits.add(listed.KINDS[step.device].argument)
                 continue
             out.setdefault(step.device, {}).setdefault(step.how, []).append(step.xml)
         root, old_root = self._plan.root, self._now
@@ -366,4 +363,3 @@ def _host_devices(conn: Any, request: Request) -> Sequence[hostdev.Hostdev] | No
 
 # Part of libvirt's message when a running VM has no free slot for a device.
 _NO_SLOT = "No more available PCI slots"
-_ARGUMENTS = {"disk": "disks", "interface": "interfaces", "hostdev": "host_devices"}

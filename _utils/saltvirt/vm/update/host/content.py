@@ -18,7 +18,7 @@ from saltvirt.placement.answers import DomainTypes
 from saltvirt.storage import diskpaths
 from saltvirt.storage.images import cache
 from saltvirt.vm.create.host import buildfacts, plandisks
-from saltvirt.vm.update.host import disks, live
+from saltvirt.vm.update.host import disks, listed, live
 from saltvirt.vm.update.host.request import Request
 from saltvirt.xml.domain import disk
 from saltvirt.xml.edit import amend, devicematch
@@ -36,7 +36,8 @@ class Disks:
     A call's disks.
 
     elements
-        The <disk> elements of the new definition, in the call's order.
+        The <disk> elements of the new definition, in the call's order; None if the call lists no
+        disks.
     files
         The files to be made.
     existing
@@ -55,7 +56,7 @@ class Disks:
         Messages about disks that are to grow, but cannot be grown here.
     """
 
-    elements: list[ET.Element]
+    elements: list[ET.Element] | None = None
     files: tuple[plandisks.DiskFile, ...] = ()
     existing: tuple[plandisks.ExistingFile, ...] = ()
     volumes: tuple[plandisks.DiskVolume, ...] = ()
@@ -83,39 +84,34 @@ def refuse_full_seed(definition: ET.Element) -> None:
 
 def find(
     context: Context, conn: Any, request: Request, root: ET.Element, running_root: ET.Element | None
-) -> Disks | None:
+) -> Disks:
     """
-    Return a call's disks, None if it names none; fetch images unless it is a test.
+    Return a call's disks; fetch images unless it is a test.
 
     root, running_root
         The VM's definition, and its running <domain>, None if it is stopped.
     """
     if request.disks is None:
-        return None
+        return Disks()
     pools = hostfacts.pools(conn)
     disk_elements = amend.devices(root, "disk")
-    default_pool = context.settings.disk_pool
     candidates = [*disk_elements, *_read_running_only(disk_elements, running_root)]
-    backing_by_path = _find_backing(candidates)
-    pairs = disks.match_disks(
-        request.name,
-        candidates,
-        request.disks,
-        request.with_bus,
-        pools,
-        default_pool,
-        backing_by_path,
+    matcher = disks.Matcher(
+        vm=request.name,
+        with_bus=request.with_bus,
+        pools=pools,
+        default_pool=context.settings.disk_pool,
+        backing_by_path=_find_backing(candidates),
     )
+    pairs = matcher.pair(request.disks, candidates)
     disk_files = _decide_disks(context, conn, request, pairs, pools)
     seed_targets = {
-        disk.read(element).target.get("dev", "")
-        for element in disk_elements
-        if devicematch.is_seed(element)
+        listed.target_of(element) for element in disk_elements if devicematch.is_seed(element)
     }
     targets = disks.assign_targets(pairs, request.with_bus, seed_targets)
     rows = zip(pairs, disk_files, targets, strict=True)
     elements = [
-        disks.build_element(pair, resolved_disk, target, pair.wanted.name in request.with_bus)
+        disks.build_element(pair, resolved_disk, target, pair.requested.name in request.with_bus)
         for pair, (resolved_disk, _file), target in rows
     ]
     places = _find_files(pairs, pools)
@@ -124,12 +120,12 @@ def find(
         disks.refuse_smaller(pairs, file_sizes, request.with_size)
     guest_sizes = _guest_sizes(conn, request, pairs, file_sizes, running_root)
     growth = disks.growth(pairs, guest_sizes)
-    files = plandisks.select_new_files(disk_files)
+    files = plandisks.select(disk_files, plandisks.DiskFile)
     return Disks(
         elements=elements,
         files=files,
-        existing=plandisks.select_existing_files(disk_files),
-        volumes=plandisks.select_volumes(disk_files),
+        existing=plandisks.select(disk_files, plandisks.ExistingFile),
+        volumes=plandisks.select(disk_files, plandisks.DiskVolume),
         growth=growth,
         places=places,
         growth_mib={
@@ -162,22 +158,21 @@ def _undersized_messages(
 ) -> Iterator[str]:
     """Yield messages about volumes, not files, that are smaller than requested."""
     for pair in pairs:
-        vm_disk, requested_bytes = pair.now, _requested_bytes(pair.wanted)
-        if vm_disk is None or vm_disk.type == "file" or vm_disk.target.get("dev") in places:
+        vm_disk, requested_bytes = pair.now, _requested_bytes(pair.requested)
+        if vm_disk is None or vm_disk.type == "file" or pair.target in places:
             continue
         volume_place, size = _find_volume(conn, vm_disk) if requested_bytes else (("", ""), 0)
         running_target = live.find_target(running_root, vm_disk) if size else None
-        _refuse_smaller(request, pair.wanted, size)
+        _refuse_smaller(request, pair.requested, size)
         if running_target:
             size = max(size, changing.disk_size(conn, request.name, running_target))
         if size and requested_bytes > size * _ROUNDING:
             yield (
-                f"disk {pair.wanted.name!r} has {human(size)} and is to have "
-                f"{human(requested_bytes)}: a "
-                f"volume such as {'/'.join(volume_place)} is not grown here; grow it by "
-                f"virt.volume_resize {' '.join(volume_place)} {pair.wanted.size_mib}, or where it "
-                "is "
-                f"served, and then virt.pool_refresh {volume_place[0]}"
+                f"disk {pair.requested.name!r} has {human(size)}, and the call gives "
+                f"{human(requested_bytes)}: a volume such as {'/'.join(volume_place)} is not grown "
+                f"here; grow it by virt.volume_resize {' '.join(volume_place)} "
+                f"{pair.requested.size_mib}, or where it is served, and then virt.pool_refresh "
+                f"{volume_place[0]}"
             )
 
 
@@ -235,11 +230,11 @@ def _decide_disks(
     pools: Mapping[str, Any],
 ) -> plandisks.PlannedDisks:
     """Return the disks with their paths, each with its file or volume if it is new."""
-    open_disks = [pair.wanted for pair in pairs if not pair.is_decided]
+    open_disks = [pair.requested for pair in pairs if not pair.is_decided]
     planned_disks = iter(
         _plan_new_disks(context, conn, request, open_disks, pools) if open_disks else ()
     )
-    return [(pair.wanted, None) if pair.is_decided else next(planned_disks) for pair in pairs]
+    return [(pair.requested, None) if pair.is_decided else next(planned_disks) for pair in pairs]
 
 
 def _plan_new_disks(
@@ -259,12 +254,11 @@ def _plan_new_disks(
         # An existing disk is taken, except with an image: it may be half a copy that an
         # interrupted update left.
         is_copy = file is not None and file.how == "existing" and requested.image is not None
-        if file is not None and (is_copy or file.path in content.taken):
+        if file is not None and (is_copy or file.path in content.taken_paths):
             location = requested.volume or file.path
             raise StorageError(
                 f"disk {requested.name!r}: {location} is there already, but VM {request.name!r} "
-                "does "
-                "not have it; give it as source_file if it is to, else remove it"
+                "does not have it; give it as source_file if it is to, else remove it"
             )
         is_unfetched = requested.path is None and requested.image is not None
         folder_prefix = f"{content.places[requested.name].folder}/" if is_unfetched else ""
@@ -317,7 +311,8 @@ def _find_files(
 ) -> dict[str, tuple[str, str]]:
     """Return ``{target: (path, format)}`` of disks that are files of this host."""
     out = {}
-    for vm_disk in (pair.now for pair in pairs):
+    for pair in pairs:
+        vm_disk = pair.now
         path = vm_disk.path if vm_disk is not None else None
         if vm_disk is None or path is None:
             continue
@@ -325,7 +320,7 @@ def _find_files(
             pool, _slash, volume = path.partition("/")
             path = str(Path(str((pools.get(pool) or {}).get("path"))) / volume)
         if Path(path).is_file():
-            out[vm_disk.target.get("dev", "")] = (path, vm_disk.format)
+            out[pair.target] = (path, vm_disk.format)
     return out
 
 
@@ -335,12 +330,12 @@ def _measure_files(
     """Return ``{target: bytes}`` from file headers, for disks with a size in the call."""
     out = {}
     for pair in pairs:
-        target = pair.now.target.get("dev", "") if pair.now else ""
-        if not pair.wanted.is_sized_by_user or target not in places:
+        if not pair.requested.is_sized_by_user or pair.target not in places:
             continue
-        sizes = diskpaths.measure(*places[target])
-        if sizes is not None and diskpaths.is_measured(places[target][1]):
-            out[target] = int(sizes["virtual"])
+        path, format_ = places[pair.target]
+        sizes = diskpaths.measure(path, format_)
+        if sizes is not None and diskpaths.is_measured(format_):
+            out[pair.target] = int(sizes["virtual"])
     return out
 
 
@@ -354,7 +349,7 @@ def _guest_sizes(
     """Return ``{target: bytes}`` of the measured files as the guest sees them."""
     out = dict(file_sizes)
     for pair in pairs:
-        target = pair.now.target.get("dev", "") if pair.now else ""
+        target = pair.target
         # A running VM's disk may have grown since its header was read.
         running_target = live.find_target(running_root, pair.now) if target in out else None
         if running_target:

@@ -9,6 +9,7 @@ from typing import Any
 from saltvirt.core.model import Nic
 from saltvirt.core.nics import mac_for
 from saltvirt.core.options import defaults3006
+from saltvirt.vm.update.host import listed
 from saltvirt.xml.domain import chardev, graphics, hostdev, nic
 from saltvirt.xml.domain.chardev import Chardev
 from saltvirt.xml.edit import amend, devicematch
@@ -25,54 +26,38 @@ def interfaces(
     is_3006
         Give new NICs Salt 3006's defaults.
     """
-    candidates = amend.devices(root, "interface")
     new_interfaces = [
         nic.from_call(defaults3006.nic(vm, requested_nic) if is_3006 else requested_nic)
         for requested_nic in requested
     ]
-    new_places = [devicematch.place(interface) for interface in new_interfaces]
-    matches_by_number: dict[int, ET.Element] = {}
 
-    def take(is_same: Any) -> None:
-        for number, requested_nic in enumerate(requested):
-            match = next(
-                (
-                    element
-                    for element in candidates
-                    if number not in matches_by_number and is_same(number, requested_nic, element)
-                ),
-                None,
-            )
-            if match is not None:
-                matches_by_number[number] = match
-                candidates.remove(match)
+    def is_at_place(number: int, element: ET.Element) -> bool:
+        # Without a MAC (mac_for gives the default), match a NIC at the same place with any MAC.
+        has_default_mac = requested[number].mac == mac_for(vm, requested[number].name)
+        place = devicematch.place(nic.read(element))
+        return has_default_mac and place == devicematch.place(new_interfaces[number])
 
-    take(lambda number, requested_nic, element: _mac(element) == requested_nic.mac)
-    # Without a MAC (mac_for gives the default), match a NIC at the same place with any MAC.
-    take(
-        lambda number, requested_nic, element: requested_nic.mac == mac_for(vm, requested_nic.name)
-        and devicematch.place(nic.read(element)) == new_places[number]
-        and nic.read(element).model == new_interfaces[number].model
+    elements = listed.match(
+        range(len(requested)),
+        amend.devices(root, "interface"),
+        (
+            lambda number, element: listed.mac_of(element) == requested[number].mac,
+            lambda number, element: (
+                is_at_place(number, element)
+                and nic.read(element).model == new_interfaces[number].model
+            ),
+            lambda number, element: (
+                is_at_place(number, element) and not requested[number].has_model
+            ),
+        ),
     )
-    take(
-        lambda number, requested_nic, element: requested_nic.mac == mac_for(vm, requested_nic.name)
-        and not requested_nic.has_model
-        and devicematch.place(nic.read(element)) == new_places[number]
-    )
-    amend.put_devices(
-        root,
-        "interface",
-        [
-            _change_interface(
-                matches_by_number.get(number), interface, has_model=requested[number].has_model
-            )
-            for number, interface in enumerate(new_interfaces)
-        ],
-    )
-
-
-def _mac(element: ET.Element) -> str:
-    return (nic.read(element).mac or "").lower()
+    new_elements = [
+        _change_interface(element, interface, has_model=requested_nic.has_model)
+        for element, interface, requested_nic in zip(
+            elements, new_interfaces, requested, strict=True
+        )
+    ]
+    amend.put_devices(root, "interface", new_elements)
 
 
 def _change_interface(
@@ -220,17 +205,10 @@ def _with_port(port: Chardev, number: int, has_port: bool) -> Chardev:
 def host_devices(root: ET.Element, requested: Sequence[hostdev.Hostdev]) -> None:
     """Replace a definition's host devices; devices that calls cannot name stay."""
     elements = amend.devices(root, "hostdev")
-    elements_by_key = {
-        devicematch.host_device_key(hostdev.read(element)): element for element in elements
-    }
-    keys = [devicematch.host_device_key(requested_device) for requested_device in requested]
-    out = [
-        elements_by_key[key] if key in elements_by_key else hostdev.build(requested_device)
-        for key, requested_device in zip(keys, requested, strict=True)
-    ]
-    unnamed_elements = [
-        element
-        for element in elements
-        if devicematch.host_device_key(hostdev.read(element)) is None
-    ]
+    elements_by_key = {listed.host_device_key(element): element for element in elements}
+    unnamed_elements = [element for element in elements if listed.host_device_key(element) is None]
+    out = []
+    for device in requested:
+        element = elements_by_key.get(devicematch.host_device_key(device))
+        out.append(hostdev.build(device) if element is None else element)
     amend.put_devices(root, "hostdev", [*out, *unnamed_elements])

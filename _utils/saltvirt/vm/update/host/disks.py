@@ -2,27 +2,27 @@
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.core import model
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.units import MIB, human
+from saltvirt.vm.diskbus import find_bus
+from saltvirt.vm.update.host import listed
 from saltvirt.xml.domain import disk, remote
 from saltvirt.xml.edit import devicematch
 
 # Suffixes of a disk's file or volume, after the VM's and the disk's names.
 _ENDING = re.compile(r"(\.(qcow2|raw|img|qed|vmdk|vdi|vpc|vhdx|iso))?")
-_PREFIX = re.compile(r"[a-z]+?(?=[a-z]$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
     """A disk of the call, and its <disk> in the definition; None if it is new."""
 
-    wanted: model.Disk
+    requested: model.Disk
     element: ET.Element | None
 
     @property
@@ -31,29 +31,27 @@ class Pair:
         return None if self.element is None else disk.read(self.element)
 
     @property
+    def target(self) -> str:
+        """The target of the disk in the definition, empty if it is new."""
+        return "" if self.element is None else listed.target_of(self.element)
+
+    @property
     def is_decided(self) -> bool:
         """Whether the <disk> can be written without facts of the host."""
         vm_disk = self.now
         if vm_disk is None:
             return False
-        is_same = _is_medium(vm_disk, self.wanted)
-        return is_same or not _is_drive(self.wanted) or not self.wanted.source_file
+        is_same = _is_medium(vm_disk, self.requested)
+        return is_same or not _is_drive(self.requested) or not self.requested.source_file
 
 
-def match_disks(
-    vm: str,
-    elements: Sequence[ET.Element],
-    requested: Sequence[model.Disk],
-    with_bus: frozenset[str],
-    pools: Mapping[str, Mapping[str, Any]],
-    default_pool: str | None = None,
-    backing_by_path: Mapping[str, Sequence[str]] | None = None,
-) -> list[Pair]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matcher:
     """
-    Return each disk of a call, paired with the <disk> that it means.
+    What tells which disk of a VM a call means.
 
-    elements
-        The <disk> elements of the VM.
+    vm
+        The VM's name.
     with_bus
         The names of disks with a bus in the call: a drive on another bus is another drive.
     pools
@@ -64,30 +62,81 @@ def match_disks(
         ``{a disk's file: files of its backing chain in the same folder}``, as external snapshots
         leave them.
     """
-    matchers = (
-        _has_content,
-        partial(_is_snapshot_of, backing_by_path or {}),
-        partial(_is_partition, default_pool),
-        _is_drive_of,
+
+    vm: str
+    with_bus: frozenset[str]
+    pools: Mapping[str, Mapping[str, Any]]
+    default_pool: str | None = None
+    backing_by_path: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def pair(self, requested: Sequence[model.Disk], elements: Iterable[ET.Element]) -> list[Pair]:
+        """Return each disk of a call, paired with the <disk> of the VM that it means."""
+        passes = (
+            self._has_content,
+            self._is_snapshot,
+            self._is_partition,
+            self._is_same_drive,
+        )
+        candidates = [element for element in elements if not devicematch.is_seed(element)]
+        matches = listed.match(requested, candidates, passes)
+        return [
+            Pair(requested=requested_disk, element=element)
+            for requested_disk, element in zip(requested, matches, strict=True)
+        ]
+
+    def _has_content(self, requested: model.Disk, element: ET.Element) -> bool:
+        """Return whether a disk has the requested content, by its file's or volume's name."""
+        vm_disk = disk.read(element)
+        if vm_disk.path is None or vm_disk.device != requested.device:
+            return False
+        if _is_drive(requested):
+            return _is_medium(vm_disk, requested) and self._is_same_drive(requested, element)
+        return self._has_name(requested, vm_disk)
+
+    def _has_name(self, requested: model.Disk, vm_disk: disk.Disk) -> bool:
+        """Return whether a call means a disk, by the disk's name or a file's."""
+        pool_path = str(self.pools.get(requested.pool or "", {}).get("path"))
+        path = vm_disk.path or ""
+        if file := requested.source_file:
+            path = re.sub("/+", "/", path)
+            is_remote = vm_disk.type == "network" and path.endswith(f"/{file}")
+            return is_remote or path in (file, f"{requested.pool}/{file}", f"{pool_path}/{file}")
+        folder, _slash, file_name = path.rpartition("/")
+        is_elsewhere = requested.pool and folder not in (requested.pool, pool_path)
+        if is_elsewhere and vm_disk.type != "network":
+            return False
+        stem = f"{self.vm}_{requested.name}"
+        return file_name.startswith(stem) and bool(_ENDING.fullmatch(file_name.removeprefix(stem)))
+
+    def _is_snapshot(self, requested: model.Disk, element: ET.Element) -> bool:
+        """Return whether a disk is a snapshot's overlay over the requested disk's file."""
+        vm_disk = disk.read(element)
+        return _may_be_made_for_vm(vm_disk, requested) and any(
+            self._has_name(requested, replace(vm_disk, source={"file": path}))
+            for path in self.backing_by_path.get(vm_disk.path or "", ())
+        )
+
+    def _is_partition(self, requested: model.Disk, element: ET.Element) -> bool:
+        """Return whether a disk is in the requested disk's pool, and that is of type "disk"."""
+        vm_disk = disk.read(element)
+        # Partitions are named after the pool's device, not the VM: match them in their order.
+        pool = requested.pool or self.default_pool or ""
+        is_in_disk_pool = self.pools.get(pool, {}).get("type") == "disk"
+        is_of_pool = is_in_disk_pool and (vm_disk.source or {}).get("pool") == pool
+        return is_of_pool and _may_be_made_for_vm(vm_disk, requested)
+
+    def _is_same_drive(self, requested: model.Disk, element: ET.Element) -> bool:
+        vm_disk = disk.read(element)
+        has_bus = requested.name in self.with_bus
+        is_on_bus = not has_bus or vm_disk.target.get("bus") == requested.bus
+        return _is_drive(requested) and vm_disk.device == requested.device and is_on_bus
+
+
+def _may_be_made_for_vm(vm_disk: disk.Disk, requested: model.Disk) -> bool:
+    """Return whether a disk may have been made for its VM: no drive, and no given file."""
+    return (
+        not (requested.source_file or _is_drive(requested)) and vm_disk.device == requested.device
     )
-    candidates = [
-        (element, disk.read(element)) for element in elements if not devicematch.is_seed(element)
-    ]
-    elements_by_number: dict[int, ET.Element] = {}
-    for is_same in matchers:
-        for number, requested_disk in enumerate(requested):
-            if number in elements_by_number:
-                continue
-            has_bus = requested_disk.name in with_bus
-            for candidate in candidates:
-                if is_same(vm, candidate[1], requested_disk, has_bus, pools):
-                    elements_by_number[number] = candidate[0]
-                    candidates.remove(candidate)
-                    break
-    return [
-        Pair(wanted=requested_disk, element=elements_by_number.get(number))
-        for number, requested_disk in enumerate(requested)
-    ]
 
 
 def _is_medium(vm_disk: disk.Disk, requested: model.Disk) -> bool:
@@ -101,91 +150,6 @@ def _is_drive(requested: model.Disk) -> bool:
     return requested.device in devicematch.DRIVES and not requested.image
 
 
-def _has_content(
-    vm: str, vm_disk: disk.Disk, requested: model.Disk, has_bus: bool, pools: Mapping[str, Any]
-) -> bool:
-    """Return whether a disk has the requested content, by its file's or volume's name."""
-    path = vm_disk.path
-    if path is None or vm_disk.device != requested.device:
-        return False
-    if _is_drive(requested):
-        return _is_medium(vm_disk, requested) and _is_drive_of(
-            vm, vm_disk, requested, has_bus, pools
-        )
-    return _has_name(vm, vm_disk, requested, pools.get(requested.pool or "") or {})
-
-
-def _has_name(vm: str, vm_disk: disk.Disk, requested: model.Disk, pool: Mapping[str, Any]) -> bool:
-    """Return whether a call means a disk, by the disk's name or a file's."""
-    if requested.source_file:
-        return _is_named(vm_disk, requested.source_file, requested.pool, pool)
-    folder, _slash, file_name = (vm_disk.path or "").rpartition("/")
-    is_elsewhere = requested.pool and folder not in (requested.pool, str(pool.get("path")))
-    if is_elsewhere and vm_disk.type != "network":
-        return False
-    stem = f"{vm}_{requested.name}"
-    return file_name.startswith(stem) and bool(_ENDING.fullmatch(file_name.removeprefix(stem)))
-
-
-def _may_be_made_for_vm(vm_disk: disk.Disk, requested: model.Disk) -> bool:
-    """Return whether a disk may have been made for its VM: no drive, and no given file."""
-    return (
-        not (requested.source_file or _is_drive(requested)) and vm_disk.device == requested.device
-    )
-
-
-def _is_snapshot_of(
-    backing_by_path: Mapping[str, Sequence[str]],
-    vm: str,
-    vm_disk: disk.Disk,
-    requested: model.Disk,
-    _has_bus: bool,
-    pools: Mapping[str, Any],
-) -> bool:
-    """Return whether a disk is a snapshot's overlay over the requested disk's file."""
-    if not _may_be_made_for_vm(vm_disk, requested):
-        return False
-    pool = pools.get(requested.pool or "") or {}
-    backing_disks = (
-        replace(vm_disk, source={"file": path})
-        for path in backing_by_path.get(vm_disk.path or "", ())
-    )
-    return any(_has_name(vm, backing_disk, requested, pool) for backing_disk in backing_disks)
-
-
-def _is_partition(
-    default_pool: str | None,
-    _vm: str,
-    vm_disk: disk.Disk,
-    requested: model.Disk,
-    _has_bus: bool,
-    pools: Mapping[str, Any],
-) -> bool:
-    """Return whether a disk is in the requested disk's pool, and that is of type "disk"."""
-    if not _may_be_made_for_vm(vm_disk, requested):
-        return False
-    # Partitions are named after the pool's device, not the VM: match them in their order.
-    pool = requested.pool or default_pool or ""
-    is_in_disk_pool = (pools.get(pool) or {}).get("type") == "disk"
-    return is_in_disk_pool and (vm_disk.source or {}).get("pool") == pool
-
-
-def _is_named(
-    vm_disk: disk.Disk, file: str, pool: str | None, pool_info: Mapping[str, Any]
-) -> bool:
-    """Return whether a disk is the file or pool volume that a call names."""
-    path = re.sub("/+", "/", vm_disk.path or "")
-    is_remote = vm_disk.type == "network" and path.endswith(f"/{file}")
-    return is_remote or path in (file, f"{pool}/{file}", f"{pool_info.get('path')}/{file}")
-
-
-def _is_drive_of(
-    _vm: str, vm_disk: disk.Disk, requested: model.Disk, has_bus: bool, _pools: Mapping[str, Any]
-) -> bool:
-    is_drive = _is_drive(requested) and vm_disk.device == requested.device
-    return is_drive and (not has_bus or vm_disk.target.get("bus") == requested.model)
-
-
 def assign_targets(
     pairs: Sequence[Pair], with_bus: frozenset[str], other_targets: set[str]
 ) -> list[str]:
@@ -195,38 +159,20 @@ def assign_targets(
     other_targets
         The targets of the VM's other disks.
     """
-    used_targets = other_targets | {
-        pair.now.target.get("dev", "") for pair in pairs if pair.now and _keeps_target(pair)
-    }
+    used_targets = other_targets | {pair.target for pair in pairs if _keeps_target(pair)}
     out = []
     for pair in pairs:
-        vm_disk = pair.now
-        if vm_disk is not None and (_keeps_target(pair) or pair.wanted.name not in with_bus):
-            out.append(vm_disk.target.get("dev", ""))
-            continue
-        out.append(_find_free_target(pair.wanted, used_targets))
-        used_targets.add(out[-1])
+        has_bus = pair.requested.name in with_bus
+        if pair.element is not None and (_keeps_target(pair) or not has_bus):
+            out.append(pair.target)
+        else:
+            out.append(find_bus(pair.requested.bus).free_target(used_targets))
+            used_targets.add(out[-1])
     return out
 
 
 def _keeps_target(pair: Pair) -> bool:
-    vm_disk = pair.now
-    if vm_disk is None:
-        return False
-    prefix = _PREFIX.match(vm_disk.target.get("dev", ""))
-    return prefix is not None and prefix[0] == _prefix_of(pair.wanted)
-
-
-def _prefix_of(requested: model.Disk) -> str:
-    match = _PREFIX.match(requested.target)
-    return match[0] if match else "vd"
-
-
-def _find_free_target(requested: model.Disk, used_targets: set[str]) -> str:
-    for letter in "abcdefghijklmnopqrstuvwxyz":
-        if (name := _prefix_of(requested) + letter) not in used_targets:
-            return name
-    raise BadArgument("disks", f"more than 26 disks on the bus {requested.model!r}")
+    return find_bus(pair.requested.bus).has_target(pair.target)
 
 
 def build_element(pair: Pair, resolved_disk: model.Disk, target: str, has_bus: bool) -> ET.Element:
@@ -238,11 +184,11 @@ def build_element(pair: Pair, resolved_disk: model.Disk, target: str, has_bus: b
     """
     if pair.element is None:
         return disk.build(disk.from_call(replace(resolved_disk, target=target)))
-    vm_disk, requested = disk.read(pair.element), pair.wanted
+    vm_disk, requested = disk.read(pair.element), pair.requested
     if _is_drive(requested) and not _is_medium(vm_disk, requested):
         vm_disk = devicematch.with_medium(vm_disk, disk.from_call(resolved_disk))
-    if has_bus and vm_disk.target.get("bus") != requested.model:
-        vm_disk = replace(vm_disk, target={**vm_disk.target, "dev": target, "bus": requested.model})
+    if has_bus and vm_disk.target.get("bus") != requested.bus:
+        vm_disk = replace(vm_disk, target={**vm_disk.target, "dev": target, "bus": requested.bus})
     io_options = {"io": requested.io, "iothread": requested.iothread_id}
     driver = {key: str(value) for key, value in io_options.items() if value is not None}
     if requested.io == "native":
@@ -270,11 +216,10 @@ def growth(pairs: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str, int]:
 def _find_sized(pairs: Sequence[Pair], sizes: Mapping[str, int]) -> Iterator[tuple[Pair, str, int]]:
     """Yield ``(disk, target, requested bytes)`` of disks with a known present size."""
     for pair in pairs:
-        vm_disk, size_mib = pair.now, pair.wanted.size_mib
-        target = vm_disk.target.get("dev", "") if vm_disk else ""
-        is_disk = pair.wanted.is_sized_by_user and not _is_drive(pair.wanted)
-        if is_disk and size_mib and target in sizes:
-            yield pair, target, size_mib * MIB
+        size_mib = pair.requested.size_mib
+        is_disk = pair.requested.is_sized_by_user and not _is_drive(pair.requested)
+        if is_disk and size_mib and pair.target in sizes:
+            yield pair, pair.target, size_mib * MIB
 
 
 def refuse_smaller(
@@ -287,15 +232,14 @@ def refuse_smaller(
         The names of disks with a size in the call itself; a profile's sizes are for new disks.
     """
     for pair, target, new_bytes in _find_sized(pairs, sizes):
-        if pair.wanted.name in with_size and new_bytes < sizes[target]:
-            raise BadArgument("disks", describe_too_large(pair.wanted, sizes[target]))
+        if pair.requested.name in with_size and new_bytes < sizes[target]:
+            raise BadArgument("disks", describe_too_large(pair.requested, sizes[target]))
 
 
 def describe_too_large(requested: model.Disk, size: int) -> str:
     """Return the message that a disk of ``size`` bytes is larger than requested."""
     requested_size = human((requested.size_mib or 0) * MIB)
     return (
-        f"disk {requested.name!r} has {human(size)} and is to have {requested_size}: a disk is "
-        "never made "
-        f"smaller; leave out its size, or give at least {-(-size // MIB)}"
+        f"disk {requested.name!r} has {human(size)}, and the call gives {requested_size}: a disk "
+        f"is never made smaller; leave out its size, or give at least {-(-size // MIB)}"
     )

@@ -17,27 +17,6 @@ from saltvirt.xml.edit import readdomain
 
 # State arguments that virt.init calls by other names.
 _INIT_NAMES = {"vm_type": "hypervisor", "disk_profile": "disk", "nic_profile": "nic"}
-_UPDATE_DEFAULTS = {
-    "cpu": 0,
-    "mem": 0,
-    "disk_profile": None,
-    "disks": None,
-    "nic_profile": None,
-    "interfaces": None,
-    "graphics": None,
-    "live": True,
-    "boot": None,
-    "numatune": None,
-    "boot_dev": None,
-    "hypervisor_features": None,
-    "clock": None,
-    "serials": None,
-    "consoles": None,
-    "stop_on_reboot": False,
-    "host_devices": None,
-    "autostart": None,
-    "detach": False,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +52,8 @@ def ensure(
         arguments.boolean(key, state_arguments.get(key, default))
     with connect.open_connection(context.settings, readonly=False) as conn:
         if lifecycle.is_defined(conn, name):
-            update_request = _request_from_state(context, name, state_arguments, test=test)
+            update_arguments = {**state_arguments, "test": test}
+            update_request = request.from_call(context.settings, name, update_arguments)
             _refuse_unstartable(conn, name, update_request, start=start)
             out = _update(context, conn, update_request)
             if not start or out.failure is not None:
@@ -120,16 +100,6 @@ def _options(state_arguments: Mapping[str, Any]) -> dict[str, Any]:
     return spec.without_idle_keys(options)
 
 
-def _request_from_state(
-    context: Context, name: str, state_arguments: Mapping[str, Any], *, test: bool
-) -> request.Request:
-    """Translate a state's arguments into a request for an update."""
-    update_arguments = {
-        key: state_arguments.get(key, default) for key, default in _UPDATE_DEFAULTS.items()
-    }
-    return request.from_call(context.settings, name, {**update_arguments, "test": test})
-
-
 def _refuse_unstartable(
     conn: Any, name: str, update_request: request.Request, *, start: bool
 ) -> None:
@@ -140,8 +110,7 @@ def _refuse_unstartable(
         if not networks_by_name.get(network, {}).get("active"):
             raise LibvirtRefused(
                 f"VM {name!r} cannot run: no active network {network} on this host; define and "
-                "start "
-                f"it first (virt.network_start {network})"
+                f"start it first (virt.network_start {network})"
             )
 
 
@@ -184,7 +153,7 @@ def _add_start(context: Context, conn: Any, name: str, out: Outcome, *, test: bo
     except VirtError as exc:
         return replace(out, comment=str(exc), failure=str(exc))
     if not is_started:
-        return out if out.changes else replace(out, comment=_RUNS_COMMENT.format(name))
+        return out if out.changes else replace(out, comment=f"Domain {name} exists and is running")
     comment = f"{out.comment} and started" if out.changes else f"Domain {name} started"
     return replace(out, comment=comment, changes={**out.changes, "started": True})
 
@@ -196,16 +165,8 @@ def _start(context: Context, conn: Any, name: str, *, test: bool) -> bool:
         power.refuse(conn, name, "start")
         return False
     with startlock.allow_start(conn, context.settings, name):
-        if not test:
-            _run(conn, name, is_paused)
+        if is_paused and not test:
+            power.act(conn, name, "resume")
+        elif not test:
+            lifecycle.start(conn, name)
     return True
-
-
-def _run(conn: Any, name: str, is_paused: bool) -> None:
-    if is_paused:
-        power.act(conn, name, "resume")
-    else:
-        lifecycle.start(conn, name)
-
-
-_RUNS_COMMENT = "Domain {} exists and is running"

@@ -5,14 +5,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from saltvirt.vm import diskbus
+from saltvirt.vm.update.host import listed
+from saltvirt.vm.update.host.listed import DeviceKind
 from saltvirt.vm.update.host.plan import Plan
 from saltvirt.vm.update.host.request import Request
-from saltvirt.xml.domain import controller, disk, hostdev, memory, nic, vcpu
+from saltvirt.xml.domain import controller, disk, memory, nic, vcpu
 from saltvirt.xml.edit import amend, devicematch
 
 ATTACH, DETACH, UPDATE = "attached", "detached", "updated"
-# The buses on which a disk comes and goes while the VM runs.
-_HOTPLUG_BUSES = ("virtio", "scsi", "usb")
 # The keys of a call's `cpu` that give a count.
 _COUNTS = {"current", "maximum", "vcpus"}
 
@@ -25,7 +26,7 @@ class Step:
     device
         ``disk``, ``interface``, ``hostdev`` or ``controller``.
     name
-        The device's key in the VM: a disk's target, a NIC's MAC, a host device's key.
+        Its name in the VM, see :class:`saltvirt.vm.update.host.listed.DeviceKind`.
     """
 
     how: str
@@ -68,28 +69,37 @@ def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
     """
     if not request.live:
         return Live(waits=plan.changed)
-    waits = {name for name in plan.changed if name not in _DEVICES}
+    waits = {name for name in plan.changed if name not in _LISTS}
     vcpus, memory_kib = _vcpus(running, plan, request.cpu), _memory(running, plan)
     if vcpus is not None and _is_count_alone(running, plan, request.cpu):
         waits.discard("cpu")
     if memory_kib is not None and _is_size_alone(running, plan, request.mem):
         waits.discard("mem")
-    steps: list[Step] = []
-    for argument, (device, find) in _DEVICES.items():
-        if getattr(request, argument) is None:
-            continue
-        device_steps, has_rest = find(_devices_of(running, device), _devices_of(plan.root, device))
-        steps += device_steps
-        if has_rest:
-            waits.add(argument)
+    steps, waiting_lists = _find_steps(running, plan.root, request)
     order = [DETACH, ATTACH, UPDATE]
     return Live(
         steps=tuple(sorted(steps, key=lambda step: order.index(step.how))),
         controllers=tuple(_controllers(running, steps)),
         vcpus=vcpus,
         memory_kib=memory_kib,
-        waits=tuple(sorted(waits)),
+        waits=tuple(sorted(waits | waiting_lists)),
     )
+
+
+def _find_steps(
+    running: ET.Element, new_root: ET.Element, request: Request
+) -> tuple[list[Step], set[str]]:
+    """Return the steps for the devices of a call, and the arguments of those that must wait."""
+    steps, waits = list[Step](), set[str]()
+    for kind, find in _STEPS.items():
+        if getattr(request, kind.argument) is None:
+            continue
+        running_devices, new_devices = kind.by_name(running), kind.by_name(new_root)
+        for name in dict.fromkeys([*running_devices, *new_devices]):
+            device_steps = find(name, running_devices.get(name), new_devices.get(name))
+            steps += device_steps or ()
+            waits |= {kind.argument} if device_steps is None else set()
+    return steps, waits
 
 
 def _controllers(running_root: ET.Element, steps: Sequence[Step]) -> Iterator[Step]:
@@ -100,10 +110,6 @@ def _controllers(running_root: ET.Element, steps: Sequence[Step]) -> Iterator[St
         yield Step(
             how=ATTACH, device="controller", name=name, element=controller.build(scsi_controller)
         )
-
-
-def _devices_of(root: ET.Element, device: str) -> list[ET.Element]:
-    return amend.devices(root, device)
 
 
 def _is_size_alone(running_root: ET.Element, plan: Plan, mem: Any) -> bool:
@@ -141,32 +147,6 @@ def _memory(running_root: ET.Element, plan: Plan) -> int | None:
     running_memory, new_kib = memory.read(running_root), memory.read(plan.root).current_kib
     is_new = new_kib != running_memory.current_kib
     return new_kib if is_new and new_kib <= running_memory.size_kib else None
-
-
-_DeviceSteps = tuple[list[Step], bool]
-
-
-def _disks(
-    running_elements: Sequence[ET.Element], new_elements: Sequence[ET.Element]
-) -> _DeviceSteps:
-    running_by_target = {
-        disk.read(element).target.get("dev", ""): element
-        for element in running_elements
-        if not devicematch.is_seed(element)
-    }
-    new_by_target = {
-        disk.read(element).target.get("dev", ""): element
-        for element in new_elements
-        if not devicematch.is_seed(element)
-    }
-    steps, has_rest = [], False
-    for target in dict.fromkeys([*running_by_target, *new_by_target]):
-        disk_steps = _disk_steps(target, running_by_target.get(target), new_by_target.get(target))
-        if disk_steps is None:
-            has_rest = True
-        else:
-            steps += disk_steps
-    return steps, has_rest
 
 
 def _disk_steps(
@@ -219,7 +199,8 @@ def _replug(
 
 
 def _is_plugged(vm_disk: disk.Disk) -> bool:
-    return vm_disk.device not in devicematch.DRIVES and vm_disk.target.get("bus") in _HOTPLUG_BUSES
+    bus = diskbus.BUSES.get(vm_disk.target.get("bus", ""))
+    return vm_disk.device not in devicematch.DRIVES and bus is not None and bus.is_hotpluggable
 
 
 def _has_same_driver(running_disk: disk.Disk, new_disk: disk.Disk) -> bool:
@@ -230,19 +211,6 @@ def _has_same_driver(running_disk: disk.Disk, new_disk: disk.Disk) -> bool:
         value is None or (running_disk.driver or {}).get(key) == value
         for key, value in new_values.items()
     )
-
-
-def _interfaces(
-    running_elements: Sequence[ET.Element], new_elements: Sequence[ET.Element]
-) -> _DeviceSteps:
-    running_by_mac = {
-        (nic.read(element).mac or "").lower(): element for element in running_elements
-    }
-    new_by_mac = {(nic.read(element).mac or "").lower(): element for element in new_elements}
-    steps: list[Step] = []
-    for mac in dict.fromkeys([*running_by_mac, *new_by_mac]):
-        steps += _interface_steps(mac, running_by_mac.get(mac), new_by_mac.get(mac))
-    return steps, False
 
 
 def _interface_steps(
@@ -268,34 +236,22 @@ def _is_in_place(running_nic: nic.Interface, new_nic: nic.Interface) -> bool:
     return is_handed_out or devicematch.place(running_nic) == devicematch.place(new_nic)
 
 
-def _host_devices(
-    running_elements: Sequence[ET.Element], new_elements: Sequence[ET.Element]
-) -> _DeviceSteps:
-    running_by_key = {
-        devicematch.host_device_key(hostdev.read(element)): element for element in running_elements
-    }
-    new_by_key = {
-        devicematch.host_device_key(hostdev.read(element)): element for element in new_elements
-    }
-    steps = [
-        Step(how=how, device="hostdev", name=" ".join(map(str, key)), element=element)
-        for how, elements_by_key, other_elements in (
-            (DETACH, running_by_key, new_by_key),
-            (ATTACH, new_by_key, running_by_key),
-        )
-        for key, element in elements_by_key.items()
-        if key is not None and key not in other_elements
-    ]
-    return steps, False
+def _host_device_steps(
+    name: str, running_element: ET.Element | None, new_element: ET.Element | None
+) -> list[Step]:
+    if running_element is not None and new_element is not None:
+        return []
+    return _replug("hostdev", name, running_element, new_element)
 
 
-_DEVICES: dict[
-    str, tuple[str, Callable[[Sequence[ET.Element], Sequence[ET.Element]], _DeviceSteps]]
+_STEPS: dict[
+    DeviceKind, Callable[[str, ET.Element | None, ET.Element | None], list[Step] | None]
 ] = {
-    "disks": ("disk", _disks),
-    "interfaces": ("interface", _interfaces),
-    "host_devices": ("hostdev", _host_devices),
+    listed.DISK: _disk_steps,
+    listed.NIC: _interface_steps,
+    listed.HOST_DEVICE: _host_device_steps,
 }
+_LISTS = {kind.argument for kind in _STEPS}
 
 
 def find_still_attached(running_root: ET.Element, steps: Sequence[Step]) -> list[Step]:
@@ -305,19 +261,7 @@ def find_still_attached(running_root: ET.Element, steps: Sequence[Step]) -> list
     running_root
         The running <domain> after the detaching.
     """
-    names: dict[str, set[str | None]] = {
-        "disk": {
-            disk.read(element).target.get("dev") for element in _devices_of(running_root, "disk")
-        },
-        "interface": {
-            (nic.read(element).mac or "").lower()
-            for element in _devices_of(running_root, "interface")
-        },
-        "hostdev": {
-            " ".join(map(str, devicematch.host_device_key(hostdev.read(element)) or ()))
-            for element in _devices_of(running_root, "hostdev")
-        },
-    }
+    names = {element: kind.by_name(running_root) for element, kind in listed.KINDS.items()}
     return [step for step in steps if step.how == DETACH and step.name in names[step.device]]
 
 
@@ -329,7 +273,7 @@ def find_target(root: ET.Element | None, vm_disk: disk.Disk | None) -> str | Non
     """
     if root is None or vm_disk is None:
         return None
-    for candidate in map(disk.read, _devices_of(root, "disk")):
+    for candidate in map(disk.read, amend.devices(root, "disk")):
         if candidate.device == vm_disk.device and devicematch.content(
             candidate
         ) == devicematch.content(vm_disk):
@@ -339,7 +283,7 @@ def find_target(root: ET.Element | None, vm_disk: disk.Disk | None) -> str | Non
 
 def find_disk(root: ET.Element, target: str) -> disk.Disk | None:
     """Return the disk with a target, None if there is none."""
-    vm_disks = map(disk.read, _devices_of(root, "disk"))
+    vm_disks = map(disk.read, amend.devices(root, "disk"))
     return next((vm_disk for vm_disk in vm_disks if vm_disk.target.get("dev") == target), None)
 
 
@@ -347,6 +291,6 @@ def find_disk_texts(root: ET.Element, targets: Collection[str | None]) -> list[s
     """Return the disks with some targets as text."""
     return [
         amend.text_of(element)
-        for element in _devices_of(root, "disk")
-        if disk.read(element).target.get("dev") in targets
+        for element in amend.devices(root, "disk")
+        if listed.target_of(element) in targets
     ]

@@ -4,6 +4,7 @@ import copy
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from saltvirt.core import arguments
 from saltvirt.vm.update.host import devices
@@ -62,23 +63,7 @@ def decide(
         The MiB that the disks may take in addition.
     """
     root, changed_arguments = copy.deepcopy(definition), []
-
-    def put_disks(root: ET.Element, _request: Request) -> None:
-        seeds = [element for element in amend.devices(root, "disk") if devicematch.is_seed(element)]
-        amend.put_devices(root, "disk", [*copy.deepcopy(list(disks or ())), *seeds])
-        controller.complete(root)
-
-    def put_host_devices(root: ET.Element, _request: Request) -> None:
-        devices.host_devices(root, host_devices or ())
-
-    steps = {
-        **_ELEMENTS,
-        "disks": (disks, put_disks),
-        "host_devices": (host_devices, put_host_devices),
-    }
-    for name, (value, change) in steps.items():
-        if (getattr(request, name) if value is _FROM_REQUEST else value) is None:
-            continue
+    for name, change in _find_changes(request, disks, host_devices).items():
         root_before = copy.deepcopy(root)
         with arguments.shape_errors(name):
             change(root, request)
@@ -95,6 +80,28 @@ def decide(
     return Plan(
         root=root, changed=() if amend.is_identical(definition, root) else tuple(changed_arguments)
     )
+
+
+def _find_changes(
+    request: Request,
+    disks: Sequence[ET.Element] | None,
+    host_devices: Sequence[hostdev.Hostdev] | None,
+) -> dict[str, _Change]:
+    """Return the changes that a call asks for, by its arguments."""
+
+    def put_disks(root: ET.Element, _request: Request) -> None:
+        seeds = [element for element in amend.devices(root, "disk") if devicematch.is_seed(element)]
+        amend.put_devices(root, "disk", [*copy.deepcopy(list(disks or ())), *seeds])
+        controller.complete(root)
+
+    def put_host_devices(root: ET.Element, _request: Request) -> None:
+        devices.host_devices(root, host_devices or ())
+
+    return {
+        **{name: change for name, change in _CHANGES.items() if getattr(request, name) is not None},
+        **({} if disks is None else {"disks": put_disks}),
+        **({} if host_devices is None else {"host_devices": put_host_devices}),
+    }
 
 
 def _memory(root: ET.Element, request: Request) -> None:
@@ -140,10 +147,15 @@ def _cpu(root: ET.Element, request: Request) -> None:
         amend.change_children(root, [cputune.build(tuning)], [cputune.build(new_tuning)])
 
 
-def _numatune(root: ET.Element, request: Request) -> None:
-    old_numatune = domain.read(root).numatune
-    new_numatune = numatune.apply_changes(old_numatune, request.numatune or {})
-    amend.change_children(root, [numatune.build(old_numatune)], [numatune.build(new_numatune)])
+def _element(field: str, argument: str, module: Any) -> _Change:
+    """Return the change of an element that a mapping of the call describes."""
+
+    def change(root: ET.Element, request: Request) -> None:
+        old_element = getattr(domain.read(root), field)
+        new_element = module.apply_changes(old_element, getattr(request, argument) or {})
+        amend.change_children(root, [module.build(old_element)], [module.build(new_element)])
+
+    return change
 
 
 def _boot(root: ET.Element, request: Request) -> None:
@@ -154,18 +166,6 @@ def _boot(root: ET.Element, request: Request) -> None:
 def _boot_dev(root: ET.Element, request: Request) -> None:
     old_os = domain.read(root).os
     osboot.amend_domain(root, osboot.apply_changes(old_os, {}, request.boot_dev))
-
-
-def _features(root: ET.Element, request: Request) -> None:
-    old_features = domain.read(root).features
-    new_features = features.apply_changes(old_features, request.hypervisor_features or {})
-    amend.change_children(root, [features.build(old_features)], [features.build(new_features)])
-
-
-def _clock(root: ET.Element, request: Request) -> None:
-    old_clock = domain.read(root).clock
-    new_clock = clock.apply_changes(old_clock, request.clock or {})
-    amend.change_children(root, [clock.build(old_clock)], [clock.build(new_clock)])
 
 
 def _on_reboot(root: ET.Element, request: Request) -> None:
@@ -201,19 +201,18 @@ def _seed(root: ET.Element, request: Request) -> None:
     amend.put_devices(root, "disk", disks)
 
 
-_FROM_REQUEST = object()
-_ELEMENTS: dict[str, tuple[object, _Change]] = {
-    "cpu": (_FROM_REQUEST, _cpu),
-    "mem": (_FROM_REQUEST, _memory),
-    "numatune": (_FROM_REQUEST, _numatune),
-    "boot": (_FROM_REQUEST, _boot),
-    "boot_dev": (_FROM_REQUEST, _boot_dev),
-    "hypervisor_features": (_FROM_REQUEST, _features),
-    "clock": (_FROM_REQUEST, _clock),
-    "stop_on_reboot": (_FROM_REQUEST, _on_reboot),
-    "interfaces": (_FROM_REQUEST, _interfaces),
-    "graphics": (_FROM_REQUEST, _graphics),
-    "serials": (_FROM_REQUEST, _ports),
-    "consoles": (_FROM_REQUEST, _ports),
-    "seed_readonly": (_FROM_REQUEST, _seed),
+_CHANGES: dict[str, _Change] = {
+    "cpu": _cpu,
+    "mem": _memory,
+    "numatune": _element("numatune", "numatune", numatune),
+    "boot": _boot,
+    "boot_dev": _boot_dev,
+    "hypervisor_features": _element("features", "hypervisor_features", features),
+    "clock": _element("clock", "clock", clock),
+    "stop_on_reboot": _on_reboot,
+    "interfaces": _interfaces,
+    "graphics": _graphics,
+    "serials": _ports,
+    "consoles": _ports,
+    "seed_readonly": _seed,
 }

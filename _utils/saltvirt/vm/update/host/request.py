@@ -1,6 +1,6 @@
 """Check a call of ``virt.update``, and parse its arguments into a request."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.vm import profiles, valuekinds
 from saltvirt.xml.domain import osboot
 
+_FLAGS = ("stop_on_reboot", "autostart", "seed_readonly")
 _MAPPINGS = ("boot", "numatune", "hypervisor_features", "clock", "graphics")
 
 
@@ -63,41 +64,34 @@ def from_call(settings: HostSettings, name: str, call_arguments: Mapping[str, An
     Return a call's request.
 
     call_arguments
-        All arguments of ``virt.update`` except the name and the connection.
+        The arguments of ``virt.update`` except the name and the connection; others are ignored.
     """
-    disks, with_bus = _disks(settings, call_arguments["disk_profile"], call_arguments["disks"])
-    other_fields: dict[str, Any] = {
-        key: arguments.mapping(key, call_arguments[key]) or None for key in _MAPPINGS
-    }
-    if call_arguments["graphics"] == {}:
-        # As in virt.init, and in Salt 3006's virt.update.
-        other_fields["graphics"] = {"type": "none"}
-    other_fields |= {
-        key: _ports(settings, key, call_arguments[key]) for key in ("serials", "consoles")
-    }
-    other_fields |= {
-        key: _parse_flag(key, call_arguments[key]) for key in ("stop_on_reboot", "autostart")
-    }
-    other_fields |= {key: arguments.boolean(key, call_arguments[key]) for key in ("live", "test")}
+    value_of = call_arguments.get
     valuekinds.check(call_arguments)
+    fields: dict[str, Any] = {
+        **_disk_fields(settings, value_of("disk_profile"), value_of("disks")),
+        **{key: arguments.mapping(key, value_of(key)) or None for key in _MAPPINGS},
+        **{key: _ports(settings, key, value_of(key)) for key in ("serials", "consoles")},
+        **{key: _parse_flag(key, value_of(key)) for key in _FLAGS},
+    }
+    if value_of("graphics") == {}:
+        # As in virt.init, and in Salt 3006's virt.update.
+        fields["graphics"] = {"type": "none"}
+    host_devices, boot_dev = value_of("host_devices"), value_of("boot_dev")
     return Request(
         name=name,
-        cpu=_cpu(call_arguments["cpu"]),
-        mem=_mem(call_arguments["mem"]),
-        boot_dev=osboot.parse_boot_devices(call_arguments["boot_dev"])
-        if call_arguments["boot_dev"]
-        else None,
-        host_devices=_parse_names("host_devices", call_arguments["host_devices"]),
-        disks=disks,
-        with_bus=with_bus,
-        with_size=_names_with_size(call_arguments["disks"]),
-        interfaces=_interfaces(
-            settings, name, call_arguments["nic_profile"], call_arguments["interfaces"]
-        ),
-        seed_readonly=_parse_flag("seed_readonly", call_arguments.get("seed_readonly")),
-        detach=bool(_parse_flag("detach", call_arguments.get("detach"))),
+        cpu=_parse_size(value_of("cpu"), arguments.vcpus),
+        mem=_parse_size(value_of("mem"), arguments.memory_mib),
+        boot_dev=osboot.parse_boot_devices(boot_dev) if boot_dev else None,
+        host_devices=None
+        if host_devices is None
+        else arguments.names("host_devices", host_devices),
+        interfaces=_interfaces(settings, name, value_of("nic_profile"), value_of("interfaces")),
+        detach=bool(_parse_flag("detach", value_of("detach"))),
+        live=arguments.boolean("live", value_of("live", True)),
+        test=arguments.boolean("test", value_of("test", False)),
         is_3006=settings.compat is not None,
-        **other_fields,
+        **fields,
     )
 
 
@@ -110,20 +104,11 @@ def _parse_flag(key: str, value: Any) -> bool | None:
     return None if value is None else arguments.boolean(key, value)
 
 
-def _parse_names(key: str, value: Any) -> tuple[str, ...] | None:
-    return None if value is None else arguments.names(key, value)
-
-
-def _cpu(cpu: Any) -> int | dict[str, Any] | None:
-    if isinstance(cpu, dict):
-        return cpu or None
-    return arguments.vcpus(cpu) if cpu else None
-
-
-def _mem(mem: Any) -> int | dict[str, Any] | None:
-    if isinstance(mem, dict):
-        return mem or None
-    return arguments.memory_mib(mem) if mem else None
+def _parse_size(value: Any, parse: Callable[[Any], int]) -> int | dict[str, Any] | None:
+    """Return a number or a mapping of a call; None for an empty one, which leaves the VM's."""
+    if isinstance(value, dict):
+        return value or None
+    return parse(value) if value else None
 
 
 def _interfaces(
@@ -134,22 +119,19 @@ def _interfaces(
     return profiles.nics(name, settings.nic, profile, interfaces)
 
 
-def _names_with_size(disks: Any) -> frozenset[str]:
-    """Return the names of disks with a size in the call itself."""
-    entries = profiles.entries(disks or [], "disks")
-    return frozenset(str(entry["name"]) for entry in entries if entry.get("size") is not None)
-
-
-def _disks(
-    settings: HostSettings, profile: Any, disks: Any
-) -> tuple[tuple[Disk, ...] | None, frozenset[str]]:
-    """Return ``(disks, names of disks with a bus in the call or its profile)``."""
+def _disk_fields(settings: HostSettings, profile: Any, disks: Any) -> dict[str, Any]:
+    """Return the fields of :class:`Request` about disks."""
     if profile is None and disks is None:
-        return None, frozenset()
+        return {}
+    called_entries = profiles.entries(disks or [], "disks")
     base = profiles.find(settings.disk, profile, profiles.DISKS, "disk")
-    entries = profiles.merge(base, profiles.entries(disks or [], "disks"))
-    bus_names = frozenset(str(entry["name"]) for entry in entries if entry.get("model"))
     parsed_disks = profiles.disks(settings.disk, profile, disks, None)
-    return (
-        tuple(map(defaults3006.disk, parsed_disks)) if settings.compat else parsed_disks
-    ), bus_names
+    return {
+        "disks": tuple(map(defaults3006.disk, parsed_disks)) if settings.compat else parsed_disks,
+        "with_bus": _names_with("model", profiles.merge(base, called_entries)),
+        "with_size": _names_with("size", called_entries),
+    }
+
+
+def _names_with(key: str, entries: Iterable[profiles.Entry]) -> frozenset[str]:
+    return frozenset(str(entry["name"]) for entry in entries if entry.get(key) not in (None, ""))

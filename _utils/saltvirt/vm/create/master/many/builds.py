@@ -14,12 +14,10 @@ from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.progress import Pace
 from saltvirt.core.errors import VirtError
 from saltvirt.core.journal.records import LockedRecord
-from saltvirt.core.model import Policy, Requirements
 from saltvirt.core.salt import threads
-from saltvirt.placement.many import Plan
 from saltvirt.vm.create.master import fileserver, hostbuild
-from saltvirt.vm.create.master.many import planning
 from saltvirt.vm.create.master.many.outcome import Call, Outcome
+from saltvirt.vm.create.master.many.planning import DeployPlan
 from saltvirt.vm.create.master.many.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -41,41 +39,34 @@ class Builds:
     """The builds of one call."""
 
     def __init__(
-        self,
-        cloud: Cloud,
-        call: Call,
-        picture: planning.Picture,
-        plan: Plan,
-        required: Mapping[str, Requirements],
-        policy: Policy,
-        claims: Mapping[str, Claim],
+        self, cloud: Cloud, call: Call, deploy_plan: DeployPlan, claims: Mapping[str, Claim]
     ) -> None:
-        self._cloud, self._call, self._picture, self._claims = cloud, call, picture, claims
+        self._cloud, self._call, self._claims = cloud, call, claims
+        self._hosts, hosts_by_vm = deploy_plan.hosts, deploy_plan.plan.hosts
         self._requests = {request.name: request for request in call.requests}
-        self._required, self._policy = required, policy
         # The host of each VM, built or planned; failed VMs are removed.
-        self._places = dict(plan.hosts)
-        self._total, self._pace = len(plan.hosts), Pace(len(plan.hosts))
-        waiting = {name: (host,) for name, host in plan.hosts.items()}
+        self._places = dict(hosts_by_vm)
+        self._total, self._pace = len(hosts_by_vm), Pace(len(hosts_by_vm))
+        waiting = {name: (host,) for name, host in hosts_by_vm.items()}
         self._turns, self._lock = Turns(waiting, call.per_host), threading.Lock()
-        self._unasked = [] if call.requests[0].force else sorted(picture.found.reasons())
+        self._unasked = [] if call.terms.force else sorted(self._hosts.survey.reasons())
         self._images = fileserver.Images(cloud.opts)
         self.is_interrupted = False
         self.ended: dict[str, float] = {}
         # The UUID of each VM for its host, built or failed.
         self.uuids: dict[str, str] = {}
 
-    def all(self, out: Outcome) -> None:
+    def build_all(self, out: Outcome) -> None:
         """Build all VMs; an interruption lets the running builds come to their end."""
         count = min(self._call.max_parallel, self._total)
         if not count:
             return
         with ThreadPoolExecutor(count) as pool:
-            jobs = self._waited(pool, count, out)
+            jobs = self._run_threads(pool, count, out)
         for job in jobs:
             job.result()
 
-    def _waited(self, pool: Executor, count: int, out: Outcome) -> Sequence[Future[None]]:
+    def _run_threads(self, pool: Executor, count: int, out: Outcome) -> Sequence[Future[None]]:
         jobs: list[Future[None]] = []
         while len(jobs) < count or not all(job.done() for job in jobs):
             try:
@@ -95,16 +86,16 @@ class Builds:
     def _work(self, out: Outcome) -> None:
         while (name := self._turns.next()) is not None:
             try:
-                out.built[name], warnings = self._built(name)
+                out.built[name], warnings = self._build(name)
                 out.warnings |= {name: warnings} if warnings else {}
             except Exception as error:  # of any kind: the outcome of the others must be reported
-                self._has_failed(name, error, out)
+                self._record_failure(name, error, out)
             finally:
                 self._turns.over(name)
             self.ended[name] = time.monotonic()
-            self._say(name, out)
+            self._show_result(name, out)
 
-    def _has_failed(self, name: str, error: Exception, out: Outcome) -> None:
+    def _record_failure(self, name: str, error: Exception, out: Outcome) -> None:
         is_ours = isinstance(error, VirtError)
         if not is_ours:
             log.error("building %s failed", name, exc_info=error)
@@ -113,10 +104,10 @@ class Builds:
             # A VM that its host may still make counts there.
             if self._claims[name].order.record is None:
                 self._places.pop(name)
-        if self._call.whole:
+        if self._call.all_or_nothing:
             self._stop(out, f"not begun, as {name} failed")
 
-    def _say(self, name: str, out: Outcome) -> None:
+    def _show_result(self, name: str, out: Outcome) -> None:
         result_text = (
             f"on {out.built[name]}" if name in out.built else f"failed: {out.failed[name]}"
         )
@@ -124,15 +115,15 @@ class Builds:
         with self._lock:
             self._cloud.progress("Done", detail=f"{pace_text}; {name} {result_text}")
 
-    def _built(self, name: str) -> tuple[str, list[str]]:
+    def _build(self, name: str) -> tuple[str, list[str]]:
         """Build one VM; return its host and the build's warnings."""
         request, claim = self._requests[name], self._claims[name]
         refusals_by_host: dict[str, list[str]] = {}
         reasons_by_host: dict[str, str] = {}
 
-        def none(late_refusals: Mapping[str, list[str]]) -> VirtError:
+        def no_host_error(late_refusals: Mapping[str, list[str]]) -> VirtError:
             late_reasons = {host: "; ".join(reasons) for host, reasons in late_refusals.items()}
-            return VirtError(self._picture.why_nowhere({**reasons_by_host, **late_reasons}))
+            return VirtError(self._hosts.no_place_text({**reasons_by_host, **late_reasons}))
 
         def hosts() -> Iterator[tuple[str, str]]:
             host: str | None = self._places[name]
@@ -145,28 +136,33 @@ class Builds:
             cloud=replace(self._cloud, progress=self._progress(name)),
             request=request,
             order=claim.order,
-            tries=hostbuild.Tries(hosts=hosts(), none=none, turn=partial(self._turns.on, name)),
+            hosts=hosts(),
+            no_host_error=no_host_error,
+            turn=partial(self._turns.on, name),
             report={
                 "unasked": self._unasked,
-                "others": self._picture.beside(name),
-                "images": self._images.of(request.given),
-                **({"undoable": True} if self._call.whole else {}),
+                "others": self._hosts.similar_names(name),
+                "images": self._images.digests(request.images, request.saltenv),
+                **({"undoable": True} if self._call.all_or_nothing else {}),
             },
         )
         self.uuids[name] = build.uuid
-        seeded = {host for host, info in self._picture.answers.items() if request.is_seeded(info)}
+        seeded = {host for host, info in self._hosts.answers.items() if request.is_seeded(info)}
         # All or nothing: keep the name until the outcome of the whole call is known.
-        with nullcontext() if self._call.whole else claim.stack:
+        with nullcontext() if self._call.all_or_nothing else claim.stack:
             return hostbuild.run_build(build, seeded), build.warnings
 
     def _next_best(
         self, name: str, refusals_by_host: Mapping[str, list[str]], reasons_by_host: dict[str, str]
     ) -> str | None:
         with self._lock:
-            other_vms = {n: (self._required[n], h) for n, h in self._places.items() if n != name}
-            required = self._required[name]
-            host, new_reasons = self._picture.next_best(
-                required, other_vms, refusals_by_host, self._policy
+            other_vms = [
+                (self._requests[other_name], host)
+                for other_name, host in self._places.items()
+                if other_name != name
+            ]
+            host, new_reasons = self._hosts.next_best(
+                self._requests[name], other_vms, refusals_by_host
             )
             reasons_by_host |= new_reasons
             if host is not None:
@@ -174,9 +170,9 @@ class Builds:
         return host
 
     def _progress(self, name: str) -> Callable[..., None]:
-        def one(stage: str, **figures: Any) -> None:
+        def show(stage: str, **figures: Any) -> None:
             if stage in _SHOWN:
                 with self._lock:
                     self._cloud.progress(f"{name}: {stage}", **figures)
 
-        return one
+        return show

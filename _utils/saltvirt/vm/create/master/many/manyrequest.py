@@ -1,12 +1,13 @@
 """Read which VMs a call of ``virt.init_many`` asks for."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
-from saltvirt.vm.create.master.hostbuild import Request
+from saltvirt.vm.create.master import vmrequest
+from saltvirt.vm.create.master.vmrequest import Terms, VmRequest
 
 # The lock of each name is an open file until the VM is built.
 MOST = 500
@@ -68,37 +69,36 @@ def _parse_vm(vm: object) -> dict[str, Any]:
     return {str(key): value for key, value in vm.items()}
 
 
-def parse_requests(vms: Sequence[Mapping[str, Any]], common: Mapping[str, Any]) -> list[Request]:
+def parse_requests(vms: Sequence[Mapping[str, Any]], terms: Terms) -> list[VmRequest]:
     """
     Return the requests; raise BadArgument if one of them can be met on no host.
 
     vms
         Arguments of each VM: ``name``, ``cpu``, ``mem``, and keyword arguments of ``virt.init``.
-    common
-        The fields of :class:`saltvirt.vm.create.master.hostbuild.Request` that all of them share.
+    terms
+        The terms of all of them.
     """
-    out: dict[str, Request] = {}
+    out: dict[str, VmRequest] = {}
     for vm in vms:
         name = arguments.vm_name(vm["name"])
         if name in out:
             raise BadArgument("vms", f"{name!r} is asked for twice")
-        kwargs = {key: value for key, value in vm.items() if key not in ("name", "cpu", "mem")}
         for key in ("cpu", "mem"):
             if vm.get(key) is None:
                 raise BadArgument(key, f"is missing for VM {name!r}")
-        out[name] = Request(name=name, cpu=vm["cpu"], mem=vm["mem"], given=kwargs, **common)
+        kwarg = {key: value for key, value in vm.items() if key not in ("name", "cpu", "mem")}
         try:
-            out[name].required()
+            out[name] = vmrequest.parse(name, vm["cpu"], vm["mem"], kwarg, terms)
         except BadArgument as error:
             raise BadArgument(f"VM {name!r}: {error}") from None
     _refuse_same_macs(out.values())
     return list(out.values())
 
 
-def _refuse_same_macs(vm_requests: Any) -> None:
+def _refuse_same_macs(vm_requests: Iterable[VmRequest]) -> None:
     names_by_mac: dict[str, str] = {}
     for request in vm_requests:
-        for nic in request.given.get("interfaces") or ():
+        for nic in request.kwarg.get("interfaces") or ():
             mac = nic.get("mac") if isinstance(nic, Mapping) else None
             if mac is None:
                 continue

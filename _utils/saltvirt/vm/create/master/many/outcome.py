@@ -6,9 +6,9 @@ from typing import Any
 
 from saltvirt.core import terminal
 from saltvirt.core.errors import VirtError
-from saltvirt.placement import choose as cures
-from saltvirt.vm.create.master.hostbuild import Request
+from saltvirt.placement import choose
 from saltvirt.vm.create.master.many.lines import first_few
+from saltvirt.vm.create.master.vmrequest import Terms, VmRequest
 
 
 class NotAllBuilt(VirtError):
@@ -24,17 +24,19 @@ class Call:
         The VMs; all share where they may go, and how the best host is chosen.
     per_host, max_parallel
         How many VMs are built at a time, on one host and in all.
-    whole
-        All or nothing: if a VM fails, the VMs that this call has built are purged again.
-    wait
-        Whether to wait for the VMs' minions.
+    all_or_nothing
+        If a VM fails, the VMs that this call has built are purged again.
     """
 
-    requests: Sequence[Request]
+    requests: Sequence[VmRequest]
     per_host: int
     max_parallel: int
-    whole: bool = False
-    wait: bool = True
+    all_or_nothing: bool = False
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of all VMs."""
+        return self.requests[0].terms
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,7 +55,7 @@ class Outcome:
     """``{name: how long its minion took to answer}``"""
     purged: dict[str, str] = field(default_factory=dict)
     """``{name: host}`` of the VMs that were purged again."""
-    left: dict[str, str] = field(default_factory=dict)
+    not_purged: dict[str, str] = field(default_factory=dict)
     """``{name: reason}`` of the VMs that were not purged again."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,7 +64,7 @@ class Outcome:
             "warnings": self.warnings,
             "seconds": self.seconds,
             "purged": self.purged,
-            "left": self.left,
+            "left": self.not_purged,
         }
         shown: dict[str, Mapping[str, Any]] = {
             "built": self.built,
@@ -82,24 +84,27 @@ def not_built_error(
     The message ends with the remedies for VMs without a place; its table has them as ``helps``.
     """
     first = min(failed)
-    remedies, remedies_text = cures.find_cures(failed.values()), cures.format_cures(failed.values())
+    texts, remedies_text = (
+        choose.find_cures(failed.values()),
+        choose.format_cures(failed.values()),
+    )
     error = NotAllBuilt(
         f"{len(failed)} of {terminal.count_text(len(call.requests), 'VM')} not built: "
         f"{first_few(sorted(failed))} ({first}: {failed[first]}); {advice}{remedies_text}"
     )
-    error.table = {**table, **({"helps": remedies} if remedies else {})}
+    error.table = {**table, **({"helps": texts} if texts else {})}
     return error
 
 
 def describe_next_step(call: Call, out: Outcome) -> str:
     """Return what was done after some VMs failed, or what the operator can do."""
-    if not call.whole:
+    if not call.all_or_nothing:
         return "run it again: it builds those alone"
-    if out.left:
-        first = min(out.left)
+    if out.not_purged:
+        first = min(out.not_purged)
         return (
-            f"all or nothing, but {first_few(sorted(out.left))} could not be purged again "
-            f"({first}: {out.left[first]}); salt-run virt.purge NAME removes what is not to stay"
+            f"all or nothing, but {first_few(sorted(out.not_purged))} could not be purged again "
+            f"({first}: {out.not_purged[first]}); salt-run virt.purge NAME removes each of them"
         )
     purged_text = terminal.count_text(len(out.purged), "VM")
     return f"all or nothing: {purged_text} that this call had built {_are(out.purged)} purged again"

@@ -1,25 +1,26 @@
 """Find which of many VMs exist, and place the others, by one answer of each host."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory, lastseen, presence
+from saltvirt.cluster.inventory import lastseen, presence
 from saltvirt.cluster.inventory.whereabouts import Whereabouts
 from saltvirt.core import terminal
 from saltvirt.core.errors import NameTaken, VirtError
 from saltvirt.core.journal import records
 from saltvirt.core.journal.records import LockedRecord
-from saltvirt.core.model import Policy, Requirements
+from saltvirt.core.model import Requirements
 from saltvirt.migration.master import recovery
 from saltvirt.placement import choose, whatif
 from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.many import Plan, plan_many
-from saltvirt.vm.create.master import deploy, offers
-from saltvirt.vm.create.master.hostbuild import Request
+from saltvirt.vm.create.master import deploy, minionwait, offers
 from saltvirt.vm.create.master.many.lines import first_few, no_place
+from saltvirt.vm.create.master.many.outcome import Call
+from saltvirt.vm.create.master.vmrequest import VmRequest
 from saltvirt.vm.recovery.master import interrupted
 from saltvirt.vm.recovery.master.interrupted import PendingJob
 
@@ -33,129 +34,166 @@ class SortedNames:
         The VMs to build.
     exists
         ``{name: host}`` of the VMs that exist as requested.
-    taken
+    failed
         ``{name: reason}`` of the VMs that cannot be built now.
     """
 
-    new: list[Request] = field(default_factory=list)
+    new: list[VmRequest] = field(default_factory=list)
     exists: dict[str, str] = field(default_factory=dict)
-    taken: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
-class Picture:
+class HostAnswers:
     """The answers of all hypervisors, requested once for all names."""
 
-    def __init__(
-        self,
-        cloud: Cloud,
-        requests: Sequence[Request],
-        required: Collection[Requirements],
-        policy: Policy,
-    ) -> None:
-        first_request = requests[0]
-        all_hosts = inventory.all_hosts(cloud)
-        self.wanted = frozenset(
-            inventory.narrow(cloud, all_hosts, first_request.where, first_request.host)
-        )
-        cloud.progress("Searching", detail=terminal.count_text(len(all_hosts), "hypervisor"))
-        self.found = offers.survey(cloud, all_hosts, all_hosts, required, policy).found
-        if not self.found.answers:
-            raise self.found.silence()
-        self._cloud, self._asked = cloud, {request.name for request in requests}
-        self._said_why = f"not the host asked for ({first_request.host})"
-        if first_request.host is None:
-            self._said_why = f"not in where={first_request.where}"
+    def __init__(self, cloud: Cloud, call: Call) -> None:
+        self._cloud, self.terms = cloud, call.terms
+        all_hosts, self.allowed_hosts = deploy.list_hosts(cloud, call.terms)
+        requirements = [request.requirements for request in call.requests]
+        self.survey = offers.survey(
+            cloud, all_hosts, all_hosts, requirements, call.terms.policy
+        ).survey
+        if not self.survey.answers:
+            raise self.survey.silence()
+        self._new_names = {request.name for request in call.requests}
 
     @property
     def answers(self) -> dict[str, HostInfo]:
         """The answer of each host."""
-        return self.found.answers
+        return self.survey.answers
 
     @cached_property
     def _names(self) -> frozenset[str]:
         return presence.names(self.answers)
 
     @cached_property
-    def _elsewhere(self) -> frozenset[str]:
+    def _names_of_unresponsive(self) -> frozenset[str]:
         """The names last seen on hosts that gave no answer."""
         names_by_host = lastseen.read_all(self._cloud.opts)
         return frozenset(
             n for h, names in names_by_host.items() if h not in self.answers for n in names
         )
 
-    def beside(self, name: str) -> list[str]:
+    def similar_names(self, name: str) -> list[str]:
         """Return the other VMs, existing or requested, with which disk names may clash."""
-        return presence.find_similar_names(name, (self._names | self._asked) - {name})
+        return presence.find_similar_names(name, (self._names | self._new_names) - {name})
 
-    def of(
-        self, request: Request, pending_job: PendingJob, noted_hosts: Iterable[str]
+    def hosts_for(
+        self, request: VmRequest, pending_job: PendingJob, order_hosts: list[str]
     ) -> deploy.Hosts:
         """
         Return all hosts' answers on one VM; see
         :func:`saltvirt.vm.create.master.deploy.assess_hosts`.
         """
-        name, noted_hosts = request.name, list(noted_hosts)
-        presence_by_host = presence.from_answers(self.answers, name)
         # Most names are unknown everywhere, so no host need be asked further.
-        is_unknown = name not in self._names and name not in self._elsewhere
-        if is_unknown and not (pending_job.reasons or noted_hosts):
+        is_unknown = request.name not in self._names | self._names_of_unresponsive
+        if is_unknown and not (pending_job.reasons or order_hosts):
+            presence_by_host = presence.from_answers(self.answers, request.name)
             return deploy.Hosts(
-                found=self.found,
-                wanted=self.wanted,
-                vm=Whereabouts(name=name, presence_by_host=presence_by_host),
+                survey=self.survey,
+                allowed_hosts=self.allowed_hosts,
+                vm=Whereabouts(name=request.name, presence_by_host=presence_by_host),
             )
         return deploy.assess_hosts(
-            self._cloud, request, self.found, self.wanted, pending_job, noted_hosts
+            self._cloud, request, self.survey, self.allowed_hosts, pending_job, order_hosts
         )
 
-    def plan(self, requests: Iterable[Requirements], policy: Policy) -> Plan:
+    def plan(self, requests: Iterable[VmRequest]) -> Plan:
         """Return where the VMs go."""
         return plan_many(
-            requests,
+            [request.requirements for request in requests],
             self.answers,
             weights=self._cloud.settings.weights,
-            policy=policy,
-            among=self.wanted,
+            policy=self.terms.policy,
+            among=self.allowed_hosts,
         )
 
-    def why_nowhere(self, reasons_by_host: Mapping[str, str]) -> str:
+    def no_place_text(self, reasons_by_host: Mapping[str, str]) -> str:
         """Return one line on why a VM has no place, by the reason of each host."""
-        reasons = {**reasons_by_host, **self.found.reasons()}
+        reasons = {**reasons_by_host, **self.survey.reasons()}
         # These hosts count for groups and headroom only, so this reason replaces their own.
-        for host in self.answers.keys() - self.wanted:
-            reasons[host] = self._said_why
+        for host in self.answers.keys() - self.allowed_hosts:
+            reasons[host] = self.terms.other_host_reason
         return no_place(reasons)
 
     def next_best(
         self,
-        required: Requirements,
-        other_vms: Mapping[str, tuple[Requirements, str]],
+        request: VmRequest,
+        other_vms: Iterable[tuple[VmRequest, str]],
         refusals_by_host: Mapping[str, Iterable[str]],
-        policy: Policy,
     ) -> tuple[str | None, dict[str, str]]:
         """
         Return the best host for a VM that its own host refused, and why other hosts cannot take it.
 
         other_vms
-            ``{name: (requirements, host)}`` of the other VMs, built or planned.
+            ``(request, host)`` of the other VMs, built or planned.
         refusals_by_host
             ``{host: reasons}`` of the hosts that refused.
         """
         infos_by_host = dict(self.answers)
-        for other_required, host in other_vms.values():
-            infos_by_host[host] = whatif.with_vm(infos_by_host[host], other_required)
-        evaluated = choose.evaluate(infos_by_host, required, self._cloud.settings.weights, policy)
+        for other_vm, host in other_vms:
+            infos_by_host[host] = whatif.with_vm(infos_by_host[host], other_vm.requirements)
+        evaluated = choose.evaluate(
+            infos_by_host, request.requirements, self._cloud.settings.weights, self.terms.policy
+        )
         ranked = [
-            v for v in choose.apply_refusals(evaluated, refusals_by_host) if v.host in self.wanted
+            evaluation
+            for evaluation in choose.apply_refusals(evaluated, refusals_by_host)
+            if evaluation.host in self.allowed_hosts
         ]
         reasons_by_host = {
             evaluation.host: "; ".join(evaluation.reasons)
             for evaluation in ranked
             if not evaluation.fits
         }
-        return next(
-            (evaluation.host for evaluation in ranked if evaluation.fits), None
-        ), reasons_by_host
+        best_host = next((evaluation.host for evaluation in ranked if evaluation.fits), None)
+        return best_host, reasons_by_host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployPlan:
+    """The hosts' answers, the names that exist, and where the others go."""
+
+    hosts: HostAnswers
+    names: SortedNames
+    plan: Plan
+
+    def failed(self) -> dict[str, str]:
+        """Return ``{name: reason}`` of the VMs that cannot be built."""
+        texts_by_id: dict[int, str] = {}
+        for host_reasons in self.plan.unplaced.values():
+            # VMs with the same needs share this object, and so the text.
+            texts_by_id.setdefault(id(host_reasons), self.hosts.no_place_text(host_reasons))
+        unplaced = {
+            name: texts_by_id[id(host_reasons)] for name, host_reasons in self.plan.unplaced.items()
+        }
+        return {**self.names.failed, **unplaced}
+
+
+def make_plan(cloud: Cloud, call: Call, orders_by_name: Mapping[str, LockedRecord]) -> DeployPlan:
+    """
+    Return the plan of a call, by one answer of each host.
+
+    orders_by_name
+        Orders that the call holds; empty for a dry run.
+
+    Raises NameTaken if a name belongs to another VM, or to a minion.
+    """
+    pending_jobs, stuck_reasons = give_up(cloud, orders_by_name)
+    hosts = HostAnswers(cloud, call)
+    settled_requests = [request for request in call.requests if request.name not in stuck_reasons]
+    names = sort_names(cloud, settled_requests, hosts, orders_by_name, pending_jobs)
+    names.failed.update(stuck_reasons)
+    plan = hosts.plan(names.new)
+    cloud.progress("Placing", detail=_describe_plan(plan, names))
+    minionwait.refuse_unproved(cloud.opts, names.new, hosts.answers)
+    return DeployPlan(hosts=hosts, names=names, plan=plan)
+
+
+def _describe_plan(plan: Plan, names: SortedNames) -> str:
+    hosts_text = terminal.count_text(len(set(plan.hosts.values())), "host")
+    exists_text = f"; {len(names.exists)} there already" if names.exists else ""
+    return f"{terminal.count_text(len(plan.hosts), 'VM')} on {hosts_text}{exists_text}"
 
 
 def give_up(
@@ -180,8 +218,8 @@ def give_up(
 
 def sort_names(
     cloud: Cloud,
-    requests: Iterable[Request],
-    picture: Picture,
+    requests: Iterable[VmRequest],
+    host_answers: HostAnswers,
     orders_by_name: Mapping[str, LockedRecord],
     pending_jobs: Mapping[str, PendingJob],
 ) -> SortedNames:
@@ -196,8 +234,8 @@ def sort_names(
     out, clashes = SortedNames(), []
     for request in requests:
         name, order = request.name, orders_by_name.get(request.name)
-        noted_hosts = interrupted.order_hosts(order) if order else []
-        hosts = picture.of(request, pending_jobs.get(name, PendingJob()), noted_hosts)
+        order_hosts = interrupted.order_hosts(order) if order else []
+        hosts = host_answers.hosts_for(request, pending_jobs.get(name, PendingJob()), order_hosts)
         presence_by_host = hosts.vm.presence_by_host
         complete_hosts = [
             host for host, vm_presence in presence_by_host.items() if vm_presence.is_complete
@@ -209,17 +247,13 @@ def sort_names(
                 else ""
             )
             if len(complete_hosts) == 1:
-                difference = describe_difference(
-                    request.required(), picture.answers[complete_hosts[0]]
-                )
-                out.exists[name] = complete_hosts[0]
-                clashes += (
-                    [f"{name!r} is on {complete_hosts[0]} with {difference}"] if difference else []
-                )
+                host = out.exists[name] = complete_hosts[0]
+                difference = describe_difference(request.requirements, host_answers.answers[host])
+                clashes += [f"{name!r} is on {host} with {difference}"] if difference else []
                 continue
             deploy.refuse_taken(hosts.vm, settle_text)
         except NameTaken as error:
-            out.taken[name] = str(error)
+            out.failed[name] = str(error)
             continue
         clashes += _keys_taken(cloud, name)
         out.new.append(request)

@@ -4,17 +4,13 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import terminal, undo
 from saltvirt.core.errors import NoSuchVm, VirtError
-from saltvirt.core.model import Policy, Requirements
-from saltvirt.core.options import config
 from saltvirt.core.salt import threads
-from saltvirt.placement.many import Plan
 from saltvirt.vm.create.master import deploy, minionwait
 from saltvirt.vm.create.master.many import minionwaits
 from saltvirt.vm.create.master.many.builds import Builds, Claim
@@ -24,49 +20,22 @@ from saltvirt.vm.create.master.many.outcome import (
     describe_next_step,
     not_built_error,
 )
-from saltvirt.vm.create.master.many.planning import Picture, SortedNames, give_up, sort_names
+from saltvirt.vm.create.master.many.planning import DeployPlan, make_plan
 from saltvirt.vm.purge.master import purge
 from saltvirt.vm.recovery.master import interrupted
 
 _PURGES = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeployPlan:
-    """The hosts' answers, the names that exist, and where the others go."""
-
-    picture: Picture
-    required: Mapping[str, Requirements]
-    names: SortedNames
-    plan: Plan
-    policy: Policy
-
-    def failed(self) -> dict[str, str]:
-        """Return ``{name: reason}`` of the VMs that cannot be built."""
-        lines_by_id: dict[int, str] = {}
-        for host_reasons in self.plan.unplaced.values():
-            # VMs with the same needs share this object, and so the line.
-            lines_by_id.setdefault(id(host_reasons), self.picture.why_nowhere(host_reasons))
-        nowhere = {
-            name: lines_by_id[id(host_reasons)] for name, host_reasons in self.plan.unplaced.items()
-        }
-        return {**self.names.taken, **nowhere}
-
-
 def dry_run(cloud: Cloud, call: Call) -> dict[str, Any]:
     """Return ``{"plan", "exists", "failed"}``, and build nothing; raise if a VM has no place."""
-    deploy_plan = _make_plan(cloud, call, {})
-    _refuse_unproved(cloud, call, deploy_plan)
+    _refuse_reserved(cloud, call)
+    deploy_plan = make_plan(cloud, call, {})
     failed = deploy_plan.failed()
     out = {"plan": deploy_plan.plan.hosts, "exists": deploy_plan.names.exists, "failed": failed}
     if failed:
         raise not_built_error(call, failed, out, "nothing was built")
     return out
-
-
-def _refuse_unproved(cloud: Cloud, call: Call, deploy_plan: DeployPlan) -> None:
-    if call.wait:
-        minionwait.refuse_unproved(cloud.opts, deploy_plan.names.new, deploy_plan.picture.answers)
 
 
 def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -77,39 +46,43 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
     belongs to another VM.
     """
     with _claim_names(cloud, call) as claims:
-        deploy_plan = _make_plan(cloud, call, claims)
-        _refuse_unproved(cloud, call, deploy_plan)
+        orders_by_name = {name: claim.order for name, claim in claims.items()}
+        deploy_plan = make_plan(cloud, call, orders_by_name)
         out = Outcome(exists=deploy_plan.names.exists, failed=deploy_plan.failed())
-        if call.whole and out.failed:
+        if call.all_or_nothing and out.failed:
             advice = "all or nothing: nothing was built"
             raise not_built_error(call, out.failed, out.to_dict(), advice)
         for name in claims.keys() - deploy_plan.plan.hosts.keys():
             claims.pop(name).stack.close()
-        for name, host in [*deploy_plan.plan.hosts.items()][:1]:
-            deploy.tell_of_nat(cloud, deploy_plan.required[name], deploy_plan.picture.answers[host])
-        builds = Builds(
-            cloud,
-            call,
-            deploy_plan.picture,
-            deploy_plan.plan,
-            deploy_plan.required,
-            deploy_plan.policy,
-            claims,
-        )
-        builds.all(out)
-        if call.wait and not (call.whole and out.failed):
-            _await_minions(cloud, call, deploy_plan.picture, out, builds)
-        if call.whole and out.failed:
+        _tell_of_nat(cloud, deploy_plan)
+        builds = Builds(cloud, call, deploy_plan, claims)
+        builds.build_all(out)
+        if call.terms.wait and not (call.all_or_nothing and out.failed):
+            _await_minions(cloud, deploy_plan, out, builds)
+        if call.all_or_nothing and out.failed:
             _purge(cloud, claims, builds.uuids, out)
     if out.failed:
         raise not_built_error(call, out.failed, out.to_dict(), describe_next_step(call, out))
     return out.to_dict()
 
 
+def _tell_of_nat(cloud: Cloud, deploy_plan: DeployPlan) -> None:
+    """Show the limits of NAT once, if the first VM uses it."""
+    for request in deploy_plan.names.new:
+        if host := deploy_plan.plan.hosts.get(request.name):
+            deploy.tell_of_nat(cloud, request.requirements, deploy_plan.hosts.answers[host])
+            return
+
+
+def _refuse_reserved(cloud: Cloud, call: Call) -> None:
+    for request in call.requests:
+        minionkeys.refuse_reserved(cloud.opts, request.name)
+
+
 @contextmanager
 def _claim_names(cloud: Cloud, call: Call) -> Iterator[dict[str, Claim]]:
     """Yield ``{name: Claim}``: all names are claimed before hosts are asked about them."""
-    _check(cloud, call)
+    _refuse_reserved(cloud, call)
     with ExitStack() as outer_stack:
         out = {}
         for request in call.requests:
@@ -119,46 +92,16 @@ def _claim_names(cloud: Cloud, call: Call) -> Iterator[dict[str, Claim]]:
         yield out
 
 
-def _check(cloud: Cloud, call: Call) -> Policy:
-    """Return the placement policy; raise for what is refused before hosts are asked."""
-    for request in call.requests:
-        minionkeys.refuse_reserved(cloud.opts, request.name)
-    return config.policy(cloud.settings, call.requests[0].placed)
-
-
-def _make_plan(cloud: Cloud, call: Call, claims: Mapping[str, Claim]) -> DeployPlan:
-    policy = _check(cloud, call)
-    orders_by_name = {name: claim.order for name, claim in claims.items()}
-    pending_jobs, stuck_reasons = give_up(cloud, orders_by_name)
-    required = {request.name: request.required() for request in call.requests}
-    picture = Picture(cloud, call.requests, required.values(), policy)
-    settled_requests = [request for request in call.requests if request.name not in stuck_reasons]
-    names = sort_names(cloud, settled_requests, picture, orders_by_name, pending_jobs)
-    names.taken.update(stuck_reasons)
-    plan = picture.plan([required[new_request.name] for new_request in names.new], policy)
-    cloud.progress("Placing", detail=_describe_plan(plan, names))
-    return DeployPlan(picture=picture, required=required, names=names, plan=plan, policy=policy)
-
-
-def _describe_plan(plan: Plan, names: SortedNames) -> str:
-    hosts = terminal.count_text(len(set(plan.hosts.values())), "host")
-    exists_text = f"; {len(names.exists)} there already" if names.exists else ""
-    return f"{terminal.count_text(len(plan.hosts), 'VM')} on {hosts}{exists_text}"
-
-
-def _await_minions(
-    cloud: Cloud, call: Call, picture: Picture, out: Outcome, builds: Builds
-) -> None:
+def _await_minions(cloud: Cloud, deploy_plan: DeployPlan, out: Outcome, builds: Builds) -> None:
     """Wait for the minions of built VMs; a VM without an answer has failed, and stays."""
     deadlines = {}
-    for request in call.requests:
-        host, kwargs = out.built.get(request.name), request.given
-        if host is None or not kwargs.get("start", True):
+    for request in deploy_plan.names.new:
+        host = out.built.get(request.name)
+        if host is None or not request.starts:
             continue
-        info = picture.answers[host]
+        info = deploy_plan.hosts.answers[host]
         if request.is_seeded(info):
-            emulated = minionwait.is_emulated(info, kwargs.get("hypervisor"))
-            patience = minionwait.patience(cloud.settings, request.wait_s, emulated=emulated)
+            patience = minionwait.patience(cloud.settings, request, info)
             deadlines[request.name] = builds.ended[request.name] + patience.wait_s
     if not deadlines:
         return
@@ -200,7 +143,7 @@ def _purge(
     maybe_built = [n for n in out.failed if n in uuids and claims[n].order.record is not None]
     cloud.progress("Purging", detail=terminal.count_text(len(built), "VM"))
 
-    def one(name: str) -> None:
+    def purge_vm(name: str) -> None:
         try:
             order = claims[name].order
             if name in built:
@@ -215,14 +158,16 @@ def _purge(
                 out.purged[name] = next(iter(purged_hosts))
         except NoSuchVm as error:
             if name in built or error.silent:
-                out.left[name] = str(error)
+                out.not_purged[name] = str(error)
         except (VirtError, OSError) as error:
-            out.left[name] = str(error)
+            out.not_purged[name] = str(error)
 
     # Hold interruptions back: this call holds the names, and must report leftovers.
     held_back = undo.undisturbed()
     with suppress(KeyboardInterrupt, SystemExit), held_back, ThreadPoolExecutor(_PURGES) as pool:
-        jobs = [threads.begin(pool, one, name) for name in dict.fromkeys([*built, *maybe_built])]
+        jobs = [
+            threads.begin(pool, purge_vm, name) for name in dict.fromkeys([*built, *maybe_built])
+        ]
         wait(jobs)
     for job in jobs:
         job.result()
