@@ -284,9 +284,7 @@ class Rewriting:
         scopes_by_name: dict[str, list[set[str]]] = defaultdict(list)
         for name, bound_around in scopes.global_uses(self.file.tree):
             scopes_by_name[name.id] += bound_around
-        stays = (set(self.file.imports) - self._moving()) | set(self.file.definitions) - set(
-            self.file.later
-        )
+        stays = (set(self.file.imports) - self._moving()) | set(self.file.definitions)
         for name in self.group.members if self.group else ():
             other = self.project.by_name[name]
             stays |= {self.group.name(name, d) for d in other.definitions}
@@ -320,7 +318,7 @@ class Rewriting:
         file = self.project.by_name.get(module)
         if file is None:
             return name
-        if name in file.definitions and name not in file.later:
+        if name in file.definitions:
             return groups[module].name(module, name) if module in groups else name
         if name in file.imports:
             return self.merging.rewritings[module].bound.get(name, name)  # type: ignore[attr-defined]
@@ -329,6 +327,12 @@ class Rewriting:
     def run(self) -> str:
         """Return the new text."""
         parents = scopes.parents_of(self.file.tree)
+        self.nested = {
+            node
+            for function in ast.walk(self.file.tree)
+            if isinstance(function, rename.Functions)
+            for node in ast.walk(function)
+        }
         self._imports()
         for name, _bound in scopes.global_uses(self.file.tree):
             self._name(name, parents)
@@ -349,23 +353,16 @@ class Rewriting:
         self._edit(node.lineno, node.col_offset, (node.end_lineno, node.end_col_offset), text)  # type: ignore[attr-defined]
 
     def _imports(self) -> None:
-        seen_later: set[str] = set()
         for node in ast.walk(self.file.tree):
             if isinstance(node, ast.ImportFrom):
                 self._import(node)
-        for bound, node in self.file.later.items():
-            new = self.bound.get(bound, bound)
-            if new != bound or bound in self.bound:
-                if new in seen_later:
-                    self._replace(node, "")
-                seen_later.add(str(new))
 
     def _import(self, node: ast.ImportFrom) -> None:
         origins = [(alias, *self.project.origin(node, alias)) for alias in node.names]
         if not any(module in self.merging.groups for _alias, module, _name in origins):
             return
         grouped: dict[str, list[str]] = defaultdict(list)
-        is_top = node.col_offset == 0
+        is_top = node not in self.nested
         for alias, module, symbol in origins:
             group = self.merging.groups.get(module)
             bound = alias.asname or alias.name

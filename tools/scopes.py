@@ -140,8 +140,6 @@ class Module:
     # Of a name that is bound at the top: (module, name in it or None for the module itself).
     imports: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     definitions: dict[str, ast.stmt] = field(default_factory=dict)
-    # Assignments ``name = Later("module")``.
-    later: dict[str, ast.Assign] = field(default_factory=dict)
 
     @property
     def tree(self) -> ast.Module:
@@ -189,13 +187,9 @@ class Project:
                 out.imports[bound] = (alias.name if alias.asname else bound, None)
 
     def _assignment(self, out: Module, node: Any) -> None:
-        module = rename._later(getattr(node, "value", None))  # type: ignore[arg-type]
         # What stands for a module that could not be imported is no definition.
         for name in bound_by(node) - out.imports.keys():
             out.definitions[name] = node
-            if module:
-                out.imports[name] = (str(module), None)
-                out.later[name] = node
 
     def origin(self, node: ast.ImportFrom, alias: ast.alias) -> tuple[str, str | None]:
         """Return the module and the name that an import means."""
