@@ -36,7 +36,7 @@ def images():
         salt hyper1 virt.images
     """
     with _module.opened(readonly=True) as (conn, settings):
-        return shownimages.images(conn, settings)
+        return shownimages.shown_images(conn, settings)
 
 
 def image_pull(image, saltenv="base", image_hash=None):

@@ -65,7 +65,7 @@ def trash(host=None):
 
         salt-run virt.trash
     """
-    return bins.list_entries(Cloud.of(__opts__), host)
+    return bins.list_trash(Cloud.of(__opts__), host)
 
 
 @runner_function
@@ -87,7 +87,7 @@ def trash_restore(host, entry):
 
         salt-run virt.trash_restore hyper1 trashed1-00000001
     """
-    return bins.restore(Cloud.of(__opts__), host, entry)
+    return bins.restore_trash(Cloud.of(__opts__), host, entry)
 
 
 @runner_function
@@ -109,4 +109,4 @@ def trash_empty(host=None, *entries):
 
         salt-run virt.trash_empty hyper1
     """
-    return bins.empty(Cloud.of(__opts__), host, entries)
+    return bins.empty_trash(Cloud.of(__opts__), host, entries)

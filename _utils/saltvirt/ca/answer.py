@@ -84,7 +84,7 @@ def answer(
     extra = names_by_host.get(host.id) or ()
     policy.refuse_rival(host.id, host.minions, extra)
     # Before this host's turn, as two hosts with each other's names would deadlock.
-    reclaim.reclaim(authorities, register, host.id, names_by_host, now)
+    reclaim.reclaim_names(authorities, register, host.id, names_by_host, now)
     with register.hold_lock(host.id):
         known_hosts = policy.KnownHosts.from_reports(
             ids=host.minions,

@@ -12,7 +12,7 @@ from saltvirt.ca.ca import Authority
 _LIFE = timedelta(days=3650)
 
 
-def build(
+def build_crl(
     authority: Authority,
     revoked: Mapping[int, datetime],
     number: int,

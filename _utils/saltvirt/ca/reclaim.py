@@ -17,7 +17,7 @@ from saltvirt.ca.authorities import Authorities
 log = logging.getLogger(__name__)
 
 
-def reclaim(
+def reclaim_names(
     authorities: Authorities,
     register: enrolled.Register,
     host: str,

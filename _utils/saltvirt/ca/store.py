@@ -215,7 +215,7 @@ class Store:
         if self._previous():
             authorities.append(_read(self.folder / PREVIOUS))
         dates = certified.revoked_dates(self.folder)
-        crl_pem = b"".join(crl.build(signer, dates, number, now) for signer in authorities)
+        crl_pem = b"".join(crl.build_crl(signer, dates, number, now) for signer in authorities)
         write(self.folder / REVOCATIONS, crl_pem, 0o644)
 
     def prune(self, now: datetime) -> None:

@@ -20,7 +20,7 @@ _HEADER = struct.Struct(">4sIQIIQIIQQIIQQQQII")
 _COPIED = 1 << 63
 
 
-def qcow2(data: bytes) -> bytes:
+def wrap_in_qcow2(data: bytes) -> bytes:
     """Return a fully allocated qcow2 image with these bytes as its disk, in blocks of 512."""
     clusters = -(-len(data) // _CLUSTER)
     tables = -(-clusters // _TABLE)

@@ -69,7 +69,7 @@ def identity(
         lets it submit the key; otherwise the guest makes its own and waits to be accepted.
     """
     pki = context.opts.get("pki_dir", "/etc/salt/pki/minion")
-    public, private = minionkeys.read(key_pair[0], key_pair[1], pki)
+    public, private = minionkeys.read_key_pair(key_pair[0], key_pair[1], pki)
     is_submitted = bool(
         approve_key and not public and submission.is_authorized(context.settings, name)
     )

@@ -22,7 +22,7 @@ def _text(argument: str, value: object) -> str:
     return value
 
 
-def read(
+def read_key_pair(
     pub_key: str | None, priv_key: str | None, minion_pki: str
 ) -> tuple[str | None, str | None]:
     """

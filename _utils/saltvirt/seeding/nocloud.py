@@ -142,7 +142,7 @@ def build(path: str | Path, identity: Identity, instance: str, *, install: objec
     instance, install
         As :func:`content` has them.
     """
-    data = container.qcow2(content(identity, instance, install=install))
+    data = container.wrap_in_qcow2(content(identity, instance, install=install))
     try:
         with open(path, "wb", opener=files.private) as handle:
             handle.write(data)

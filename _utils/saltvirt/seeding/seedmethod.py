@@ -184,7 +184,9 @@ def decide(
         content=content,
         reason=reason,
         ssh_user=_ssh_user(request, method, content),
-        warnings=unread.warnings(request.image, method, content, has_ssh_keys=request.has_ssh_keys),
+        warnings=unread.find_unread_parts(
+            request.image, method, content, has_ssh_keys=request.has_ssh_keys
+        ),
     )
 
 

@@ -9,7 +9,7 @@ from saltvirt.seeding.seedmodel import Inspection
 _OURS = "NoCloud"
 
 
-def warnings(
+def find_unread_parts(
     image: str, method: SeedMethod, content: Inspection | None, *, has_ssh_keys: bool
 ) -> tuple[str, ...]:
     """

@@ -229,7 +229,7 @@ def test_a_revoked_certificate_is_on_the_list_and_stays_there(place):
 
 
 def test_an_empty_list_is_valid(place):
-    empty = x509.load_pem_x509_crl(crl.build(place.authority(NOW), {}, 1, NOW))
+    empty = x509.load_pem_x509_crl(crl.build_crl(place.authority(NOW), {}, 1, NOW))
 
     assert len(empty) == 0
 

@@ -78,7 +78,7 @@ def base(tmp_path, monkeypatch):
     made = ca.create("a CA", utc_now())
     (tmp_path / "pki/CA").mkdir(parents=True)
     (tmp_path / "pki/CA/cacert.pem").write_bytes(ca.certificate_pem(made.certificate))
-    listed = crl.build(made, {0xAB: utc_now()}, 1, utc_now())
+    listed = crl.build_crl(made, {0xAB: utc_now()}, 1, utc_now())
     (tmp_path / "pki/CA/cacrl.pem").write_bytes(listed)
     place = installed.places(tmp_path / "pki")["libvirt-server"]
     signed = {"minion_id": "hyper1", "role": "server", "names": ["hyper1"], "addresses": []}

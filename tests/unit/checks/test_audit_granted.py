@@ -74,7 +74,9 @@ def test_peer_run_means_runners():
     assert named(["jobs.active"]) == ["jobs.active"]
 
 
-@pytest.mark.parametrize("table", [saltlooks.MODULES, saltlooks.RUNNERS, saltlooks.WHEELS])
+@pytest.mark.parametrize(
+    "table", [saltlooks.LOOKING_MODULES, saltlooks.LOOKING_RUNNERS, saltlooks.LOOKING_WHEELS]
+)
 def test_the_list_of_salts_functions_has_none_twice(table):
     for names in table.values():
         assert len(names.split()) == len(set(names.split()))
@@ -111,9 +113,9 @@ def test_the_runner_that_can_delete_the_keys_of_silent_minions_is_named():
 @pytest.mark.parametrize(
     ("package", "table"),
     [
-        ("modules", saltlooks.MODULES),
-        ("runners", saltlooks.RUNNERS),
-        ("wheel", saltlooks.WHEELS),
+        ("modules", saltlooks.LOOKING_MODULES),
+        ("runners", saltlooks.LOOKING_RUNNERS),
+        ("wheel", saltlooks.LOOKING_WHEELS),
     ],
 )
 def test_no_listed_function_gives_an_argument_to_a_shell_or_deletes_keys(package, table):

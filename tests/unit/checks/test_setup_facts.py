@@ -269,10 +269,10 @@ def images():
 
 @pytest.mark.parametrize("user", ["nobody", "+65534", "65534"])
 def test_a_folder_that_qemu_cannot_enter_is_named(images, user):
-    assert imagefolder.read_facts(str(images), {"user": user}).closed is None
+    assert imagefolder.read_image_folder(str(images), {"user": user}).closed is None
 
     images.parent.chmod(0o700)
-    said = imagefolder.read_facts(str(images), {"user": user})
+    said = imagefolder.read_image_folder(str(images), {"user": user})
 
     assert (said.user, said.closed, said.why_not) == ("nobody", str(images.parent), None)
 
@@ -280,17 +280,17 @@ def test_a_folder_that_qemu_cannot_enter_is_named(images, user):
 def test_who_may_enter_by_its_group_or_as_its_owner_is_let_in(images):
     os.chown(images, 65534, 0)
     images.chmod(0o100)
-    assert imagefolder.read_facts(str(images), {"user": "nobody"}).closed is None
+    assert imagefolder.read_image_folder(str(images), {"user": "nobody"}).closed is None
     os.chown(images, 0, 65534)
     images.chmod(0o710)
-    assert imagefolder.read_facts(str(images), {"user": "nobody"}).closed is None
+    assert imagefolder.read_image_folder(str(images), {"user": "nobody"}).closed is None
     images.chmod(0o700)
-    assert imagefolder.read_facts(str(images), {"user": "nobody"}).closed == str(images)
-    assert imagefolder.read_facts(str(images), {"user": "root"}).closed is None
+    assert imagefolder.read_image_folder(str(images), {"user": "nobody"}).closed == str(images)
+    assert imagefolder.read_image_folder(str(images), {"user": "root"}).closed is None
 
 
 def test_a_folder_that_is_not_there_is_made_later(images):
-    said = imagefolder.read_facts(str(images / "more/and/more"), {"user": "nobody"})
+    said = imagefolder.read_image_folder(str(images / "more/and/more"), {"user": "nobody"})
 
     assert (said.why_not, said.closed) == (None, None)
 
@@ -299,11 +299,12 @@ def test_a_file_in_its_place_is_named(images):
     (images / "file").write_text("")
 
     assert (
-        imagefolder.read_facts(str(images / "file"), {}).why_not == f"{images}/file is not a folder"
+        imagefolder.read_image_folder(str(images / "file"), {}).why_not
+        == f"{images}/file is not a folder"
     )
 
 
 def test_a_user_that_is_not_there_is_not_guessed(images):
-    said = imagefolder.read_facts(str(images), {"user": "no-such-user"})
+    said = imagefolder.read_image_folder(str(images), {"user": "no-such-user"})
 
     assert (said.user, said.closed) == (None, None)

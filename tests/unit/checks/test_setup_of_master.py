@@ -127,8 +127,8 @@ def test_what_hosts_have_returned_is_read_once_it_is_stored(monkeypatch, stored,
     local = Local(stored)
     cloud = SimpleNamespace(client=lambda: contextlib.nullcontext(local))
 
-    found = unsigned.answers(cloud, {"h2", "h1"}, run.FUN, 0.1)
+    found = unsigned.unsigned_answers(cloud, {"h2", "h1"}, run.FUN, 0.1)
 
     assert "".join(found.values()) == said
     assert local.published == [(["h1", "h2"], run.FUN)]
-    assert unsigned.answers(cloud, [], run.FUN, 0.1) == {} and len(local.published) == 1
+    assert unsigned.unsigned_answers(cloud, [], run.FUN, 0.1) == {} and len(local.published) == 1

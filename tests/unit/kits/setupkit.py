@@ -111,7 +111,7 @@ class Setup:
     def data(self, *named):
         """Return what the check returns or shows beside its error, and whether all is there."""
         self.monkeypatch.setattr(minions, "ask", self._ask)
-        self.monkeypatch.setattr(unsigned, "answers", self._answers)
+        self.monkeypatch.setattr(unsigned, "unsigned_answers", self._answers)
         try:
             return run.check(Cloud.of(self.opts), named), True
         except ProblemsFound as incomplete:

@@ -37,7 +37,7 @@ def why(devices="", more="", settings=TEST, is_running=False):
     root = readdomain.domain(
         f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>"
     )
-    return list(hostdependencies.obstacles(settings, root, is_running=is_running))
+    return list(hostdependencies.host_obstacles(settings, root, is_running=is_running))
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def watched(monkeypatch, options, *errors):
             raise migrate.MigrationFailed("it stays")
         return {"memory_bytes": 1}
 
-    monkeypatch.setattr(transferwatch, "watch", watch)
+    monkeypatch.setattr(transferwatch, "watch_transfer", watch)
     try:
         sending._watch_job(None, "web1", options, True, begin)
     except migrate.MigrationFailed:

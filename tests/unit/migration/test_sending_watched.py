@@ -60,7 +60,7 @@ def watch(monkeypatch):
         monkeypatch.setattr(migrate, "domain", lambda *_: dom)
         job = migrate.Job(None, None, "web1", "qemu+tls://hyper2/system", {}, 0)
         context = SimpleNamespace(progress=lambda *_, **__: None)
-        return transferwatch.watch(context, job, "web1", Move(**options))
+        return transferwatch.watch_transfer(context, job, "web1", Move(**options))
 
     yield run
     for dom in played:

@@ -183,13 +183,17 @@ def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
     (tmp_path / "k.pub").write_text(PUBLIC)
     guest_public, guest_private = keypair.generate()
 
-    assert minionkeys.read(None, None, tmp_path) == (None, None)
-    assert minionkeys.read(PUBLIC, PRIVATE, tmp_path) == (PUBLIC, PRIVATE)
-    assert minionkeys.read(str(tmp_path / "k.pub"), str(tmp_path / "minion.pem"), tmp_path) == (
+    assert minionkeys.read_key_pair(None, None, tmp_path) == (None, None)
+    assert minionkeys.read_key_pair(PUBLIC, PRIVATE, tmp_path) == (PUBLIC, PRIVATE)
+    assert minionkeys.read_key_pair(
+        str(tmp_path / "k.pub"), str(tmp_path / "minion.pem"), tmp_path
+    ) == (
         PUBLIC,
         PRIVATE,
     )
-    assert minionkeys.read(guest_public, keypair.seal(guest_private, PUBLIC), tmp_path) == (
+    assert minionkeys.read_key_pair(
+        guest_public, keypair.seal(guest_private, PUBLIC), tmp_path
+    ) == (
         guest_public,
         guest_private,
     )
@@ -207,7 +211,7 @@ def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
 )
 def test_a_key_pair_that_cannot_work_is_refused_before_the_vm_exists(public, private, why):
     with pytest.raises(SeedError, match=why):
-        minionkeys.read(public, private, "/nowhere")
+        minionkeys.read_key_pair(public, private, "/nowhere")
 
 
 def prepared(opts=None, settings=None, functions=(), **given):

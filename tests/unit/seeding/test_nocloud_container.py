@@ -20,7 +20,7 @@ def raw(path):
 def test_qemu_finds_the_bytes_and_no_fault(tmp_path, size):
     path, data = tmp_path / "seed.qcow2", os.urandom(size)
 
-    path.write_bytes(container.qcow2(data))
+    path.write_bytes(container.wrap_in_qcow2(data))
 
     subprocess.run(["qemu-img", "check", "-q", path], check=True)
     assert raw(path) == data
@@ -30,7 +30,7 @@ def test_one_that_no_table_could_hold_is_refused(monkeypatch):
     monkeypatch.setattr(container, "_TABLE", 2)
 
     with pytest.raises(SeedError, match="the seed is too large: 20480 bytes"):
-        container.qcow2(bytes(20480))
+        container.wrap_in_qcow2(bytes(20480))
 
 
 def test_a_key_that_is_wiped_is_nowhere_in_the_file_and_the_seed_can_have_snapshots(tmp_path):

@@ -91,7 +91,7 @@ def test_it_is_not_left_over(host, tmp_path):
     split(images / "disk.qcow2", data)
     ownermark.mark(data, "gone", "6f0a7a0c-0000-4000-8000-000000000000")
 
-    assert str(data) not in [one.path for one in unusedfiles.files(host.conn, host.settings)]
+    assert str(data) not in [one.path for one in unusedfiles.unused_files(host.conn, host.settings)]
 
 
 def test_it_is_seen_from_where_the_disk_is(host, tmp_path):

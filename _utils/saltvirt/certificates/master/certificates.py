@@ -229,7 +229,7 @@ def reclaim(opts: Mapping[str, Any], hosts: Iterable[str], now: datetime) -> dic
     out: dict[str, list[str]] = {}
     try:
         for host in filter(policy.is_name, hosts):
-            serials_by_host = reclaiming.reclaim(
+            serials_by_host = reclaiming.reclaim_names(
                 authorities, Register(authorities.folder), host, configured_names, now
             )
             for other_host, serials in serials_by_host.items():

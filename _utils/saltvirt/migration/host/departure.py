@@ -121,7 +121,7 @@ class Departure(End[DepartureFacts]):
 
     def enter(self, phase: str) -> None:
         # The target has checked the marks, or the move is over.
-        sharedfiles.unmark(self.facts.disks or (), self._held.now.token)
+        sharedfiles.unmark_shared(self.facts.disks or (), self._held.now.token)
         self._held.enter(phase)
 
     def end(self) -> None:
@@ -349,7 +349,7 @@ def begin(context: Context, name: str, token: str, target: str) -> MigrationInfo
             raise MigrationFailed(f"VM {name!r} cannot be moved: {'; '.join(moving.obstacles)}")
         departure.moving, departure.target = moving, target
         departure.open(token)
-        return replace(moving, wire=moveprotocol.WIRE, marks=sharedfiles.mark(moving, token))
+        return replace(moving, wire=moveprotocol.WIRE, marks=sharedfiles.mark_shared(moving, token))
 
 
 def _await_arrival(settings: HostSettings, name: str) -> None:

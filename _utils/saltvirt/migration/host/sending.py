@@ -156,12 +156,12 @@ def _watch_job(
     job_options = connections.choose(options, is_running=is_running)
     job = make_job(job_options)
     try:
-        return transferwatch.watch(context, job, name, job_options)
+        return transferwatch.watch_transfer(context, job, name, job_options)
     except MigrationFailed:
         # libvirt asks both QEMUs for support before it sends anything, so a retry is safe.
         if job_options == options or not migrateconnections.is_refused(job.error):
             raise
-    return transferwatch.watch(context, make_job(options), name, options)
+    return transferwatch.watch_transfer(context, make_job(options), name, options)
 
 
 def _define_on_target(conn: Any, name: str, uri: str) -> dict[str, int]:

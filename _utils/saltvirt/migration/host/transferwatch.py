@@ -13,7 +13,7 @@ from saltvirt.migration.host import peer
 _CANCEL_S = 180
 
 
-def watch(context: Context, job: migrate.Job, name: str, options: Move) -> dict[str, int]:
+def watch_transfer(context: Context, job: migrate.Job, name: str, options: Move) -> dict[str, int]:
     """Wait for a job and report its progress; end a job that takes too long or stalls."""
     job.begin(options.max_downtime)
     pace = _Pace(context.progress, options)

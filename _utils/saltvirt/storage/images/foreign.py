@@ -18,7 +18,7 @@ class Sizes:
     cluster: int | None
 
 
-def sizes(path: str | Path, fmt: str) -> Sizes | None:
+def foreign_sizes(path: str | Path, fmt: str) -> Sizes | None:
     """
     Return the sizes in the header of a VMDK, VDI or VHD (``vpc``); None without a valid header.
 

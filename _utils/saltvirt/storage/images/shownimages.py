@@ -9,7 +9,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.storage.images import cache, cachedimages, qcow2, source
 
 
-def images(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
+def shown_images(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
     Return :func:`saltvirt.storage.images.cachedimages.list_images`, and golden images without a
     cached copy.

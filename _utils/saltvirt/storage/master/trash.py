@@ -13,7 +13,7 @@ class NotAllEmptied(VirtError):
     """The trash of some hosts was not emptied; ``table`` says which, and what was removed."""
 
 
-def list_entries(cloud: Cloud, host: str | None) -> dict[str, Any]:
+def list_trash(cloud: Cloud, host: str | None) -> dict[str, Any]:
     """Return ``{host: {entry: {...}}}`` of the hosts with entries, and the unresponsive hosts."""
     survey = inventory.survey(cloud, inventory.hosts(cloud, host=host), "virt.trash")
     if not survey.answers:
@@ -24,14 +24,16 @@ def list_entries(cloud: Cloud, host: str | None) -> dict[str, Any]:
     }
 
 
-def restore(cloud: Cloud, host: str, entry: str) -> dict[str, Any]:
+def restore_trash(cloud: Cloud, host: str, entry: str) -> dict[str, Any]:
     """Restore an entry on its host; return ``{host: {"files", "definition"}}``."""
     host = inventory.require_host(cloud, host)
     answer = act(cloud, host, "virt.trash_restore", entry)
     return {host: wire.read(host, "virt.trash_restore", dict[str, Any], answer)}
 
 
-def empty(cloud: Cloud, host: str | None, entries: tuple[object, ...]) -> dict[str, dict[str, int]]:
+def empty_trash(
+    cloud: Cloud, host: str | None, entries: tuple[object, ...]
+) -> dict[str, dict[str, int]]:
     """
     Remove entries of one host, or of all, for good; return ``{host: {entry: bytes}}``.
 

@@ -85,7 +85,7 @@ def read_host_facts(conn: Any, options: HostSettings, basepath: str, minion_key:
         code=filecontent.of_code(),
         vms=sorted(vms),
         daemons=[_daemon(f"{_CONF / name}.conf", conf) for name, conf in confs_by_daemon.items()],
-        local=localusers.read_facts(reader, _CONF),
+        local=localusers.read_local_users(reader, _CONF),
         plain=_find_plain_addresses(reader, confs_by_daemon.values()),
         unguarded=forwarding.find_unguarded(),
         outdated=forwarding.find_outdated(),
@@ -101,7 +101,7 @@ def read_host_facts(conn: Any, options: HostSettings, basepath: str, minion_key:
         wrong_options=config.find_errors(options),
         linked_images=list(map(list, hardlinks.find_linked_images(options))),
         unreadable=reader.unreadable,
-        release=release.read_facts(reader, conn),
+        release=release.read_releases(reader, conn),
         filtered=sorted(vm for vm, reachable in vms.items() if reachable.is_filtered),
         open_disks=_open_disks(vms),
     )

@@ -47,7 +47,7 @@ _KINDS = {
 }
 
 
-def read_facts(reader: FileReader, conf_folder: Path) -> LocalFacts:
+def read_local_users(reader: FileReader, conf_folder: Path) -> LocalFacts:
     """Return how this host's own users may control libvirt."""
     return LocalFacts(
         sockets=sorted(_sockets(reader, conf_folder)),
@@ -57,12 +57,12 @@ def read_facts(reader: FileReader, conf_folder: Path) -> LocalFacts:
 
 
 def _sockets(reader: FileReader, conf_folder: Path) -> Iterator[str]:
-    for daemon, socket in _SOCKETS.items():
+    for daemon, socket_name in _SOCKETS.items():
         path = conf_folder / f"{daemon}.conf"
         conf = reader.at(path, read_settings, Conf())
         # The daemon's file sets the folder, unless systemd has made the socket.
         folders = (_RUN, Path(str(conf.get("unix_sock_dir") or _RUN)))
-        is_for_all = any(_is_writable_by_all(folder / socket) for folder in folders)
+        is_for_all = any(_is_writable_by_all(folder / socket_name) for folder in folders)
         if conf.get("auth_unix_rw") == "none" and is_for_all:
             yield str(path)
 

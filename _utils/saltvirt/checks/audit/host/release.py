@@ -14,7 +14,7 @@ _DPKG = Path("/var/lib/dpkg/status")
 _PACKAGES = ("libvirt-daemon", "libvirt0", "qemu-system-x86", "qemu-system-arm")
 
 
-def read_facts(reader: FileReader, conn: Any) -> ReleaseFacts:
+def read_releases(reader: FileReader, conn: Any) -> ReleaseFacts:
     """Return the releases of this host."""
     no_packages: dict[str, str] = {}
     return ReleaseFacts(

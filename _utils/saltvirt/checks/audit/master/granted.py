@@ -20,9 +20,9 @@ _Functions = frozenset[tuple[str, bool]]
 @cache
 def _functions(kind: str) -> _Functions:
     names_by_module, folder = {
-        MODULES: (saltlooks.MODULES, "modules"),
-        RUNNERS: (saltlooks.RUNNERS, "runners"),
-        WHEELS: (saltlooks.WHEELS, "wheel"),
+        MODULES: (saltlooks.LOOKING_MODULES, "modules"),
+        RUNNERS: (saltlooks.LOOKING_RUNNERS, "runners"),
+        WHEELS: (saltlooks.LOOKING_WHEELS, "wheel"),
     }[kind]
     # This project's functions of one name are alike on minions and master: one list serves both.
     project_modules = (

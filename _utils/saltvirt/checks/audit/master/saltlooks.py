@@ -15,7 +15,7 @@ Other functions are left out because of an argument: ``network.get_route`` gives
 from collections.abc import Mapping
 
 # By module, as users write it before the dot.
-MODULES: Mapping[str, str] = {
+LOOKING_MODULES: Mapping[str, str] = {
     "test": "ping echo version versions versions_information versions_report arg arg_clean "
     "arg_repr arg_type kwarg fib collatz sleep rand_sleep rand_str true false outputter provider "
     "providers not_loaded module_report",
@@ -50,7 +50,7 @@ MODULES: Mapping[str, str] = {
     "locale": "list_avail get_locale avail",
     "state": "show_top running",
 }
-RUNNERS: Mapping[str, str] = {
+LOOKING_RUNNERS: Mapping[str, str] = {
     "jobs": "master active lookup_jid list_job list_jobs list_jobs_filter print_job exit_success "
     "last_run",
     "manage": "status up list_state list_not_state present not_present joined not_joined "
@@ -61,7 +61,7 @@ RUNNERS: Mapping[str, str] = {
     "match": "compound_matches",
     "test": "arg raw_arg metasyntactic",
 }
-WHEELS: Mapping[str, str] = {
+LOOKING_WHEELS: Mapping[str, str] = {
     "key": "list list_all name_match glob_match key_str finger finger_master",
     "minions": "connected",
 }

@@ -23,9 +23,9 @@ def read_host_facts(conn: Any, opts: Mapping[str, Any], settings: HostSettings) 
     # Records before domains: a VM that loses its record meanwhile is defined by then, or gone.
     moves = list(_moves(settings))
     busy_vms = sorted({*_find_busy_vms(settings), *vm_reasons, *(move.name for move in moves)})
-    vms = unusedfiles.vms(conn)
+    vms = unusedfiles.find_seen_vms(conn)
     # An unreadable record may name any file.
-    loose_files = [] if unreadable_reasons else list(unusedfiles.files(conn, settings))
+    loose_files = [] if unreadable_reasons else list(unusedfiles.unused_files(conn, settings))
     shared_files = unusedfiles.find_shared_files(
         settings, unusedfiles.find_used_files(conn, settings)
     )

@@ -36,7 +36,7 @@ _LIBVIRT_FILES = (
 _BLOCK = Path("/sys/block")
 
 
-def vms(conn: Any) -> dict[str, SeenVm]:
+def find_seen_vms(conn: Any) -> dict[str, SeenVm]:
     """Return all domains, with the files that they and their definitions use."""
     disks = lifecycle.disks(conn)
     out = {}
@@ -62,7 +62,7 @@ def find_used_files(conn: Any, settings: HostSettings) -> set[str]:
         path for path, _reference in usage.index(conn, settings).all_references(policies.LOOSE)
     }
     used_files |= set(reservations.list_files(settings))
-    for vm in vms(conn).values():
+    for vm in find_seen_vms(conn).values():
         used_files |= set(vm.files)
     return used_files | {os.path.realpath(path) for path in used_files if path.startswith("/")}
 
@@ -81,7 +81,7 @@ def _open_files() -> set[str]:
     return out
 
 
-def files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
+def unused_files(conn: Any, settings: HostSettings) -> Iterator[LooseFile]:
     """Yield the files of VMs that nothing here uses."""
     folders = diskpaths.folders(conn, settings)
     used_files = find_used_files(conn, settings) | _open_files()

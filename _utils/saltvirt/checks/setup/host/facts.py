@@ -68,7 +68,7 @@ def read_host_facts(
         virtualization=reader.at(_PROC / "cpuinfo", _virtualization, ""),
         has_kvm=_KVM.exists(),
         **libvirt_facts,
-        folder=imagefolder.read_facts(
+        folder=imagefolder.read_image_folder(
             options.images, reader.at(_QEMU_CONF, read_settings, empty_conf)
         ),
         lacking=_missing_tools(),

@@ -13,7 +13,7 @@ _QEMU_USERS = ("libvirt-qemu", "qemu")
 _LISTS = "system.posix_acl_access"
 
 
-def read_facts(path: str, conf: Conf) -> FolderFacts:
+def read_image_folder(path: str, conf: Conf) -> FolderFacts:
     """
     Return the facts of the image folder.
 

@@ -94,7 +94,7 @@ def _read_cloud(cloud: Cloud, named_hosts: Sequence[str]) -> SetupCloud:
         begun_s=answers.begun_s,
         ended_s=answers.ended_s,
         unasked_hosts=list(addresses_by_host),
-        unsigned_replies=unsigned.answers(cloud, unproved_hosts, FUN, timeout_s),
+        unsigned_replies=unsigned.unsigned_answers(cloud, unproved_hosts, FUN, timeout_s),
         grains=grains,
         cell_faults=[] if named_hosts else cellstatus.faults(cloud.opts, cloud.settings),
     )

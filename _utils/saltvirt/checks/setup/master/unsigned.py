@@ -15,7 +15,9 @@ _EVERY_S = 0.1
 _LONGEST = 300
 
 
-def answers(cloud: Cloud, hosts: Iterable[str], fun: str, timeout_s: float) -> dict[str, str]:
+def unsigned_answers(
+    cloud: Cloud, hosts: Iterable[str], fun: str, timeout_s: float
+) -> dict[str, str]:
     """
     Return hosts' replies to one call as single lines; unresponsive hosts are left out.
 

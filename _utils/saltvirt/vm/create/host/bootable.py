@@ -13,14 +13,16 @@ _NO_IMAGE = "no image was given: its disk is empty"
 _UEFI_ALONE = ("aarch64", "riscv64", "loongarch64")
 
 
-def refuse(vm: Vm, images: Mapping[str, ValidatedImage | None], *, is_seeded: bool) -> None:
+def refuse_unbootable(
+    vm: Vm, images: Mapping[str, ValidatedImage | None], *, is_seeded: bool
+) -> None:
     """Raise ImageError if a guest is to be seeded, but cannot boot from its image."""
     reason = _find_obstacle(vm, images)
     if reason and is_seeded:
         raise ImageError(f"{reason}; give {_EFI}, or seed=False if it boots otherwise")
 
 
-def warnings(
+def boot_warnings(
     vm: Vm, images: Mapping[str, ValidatedImage | None], *, is_seeded: bool
 ) -> Iterator[str]:
     """Yield warnings about how a VM boots, one line each."""

@@ -261,7 +261,7 @@ def decide(deployment: Deployment, host: HostFacts, content: Content, images: st
     """
     seed = content.seeding.decide()
     is_seeded = seed is not None
-    bootable.refuse(deployment.vm, content.images, is_seeded=is_seeded)
+    bootable.refuse_unbootable(deployment.vm, content.images, is_seeded=is_seeded)
     pairs = plandisks.plan_disks(deployment, content)
     paths = _seed_paths(images, deployment.vm.name, seed)
     boot = {**(deployment.vm.boot or {}), **content.boot}
@@ -297,7 +297,7 @@ def _boot_warnings(vm: Vm, content: Content, *, is_seeded: bool) -> tuple[str, .
     """Return warnings about how a VM boots; none if it has existing disks or volumes."""
     if content.existing or content.volumes:
         return ()
-    return tuple(bootable.warnings(vm, content.images, is_seeded=is_seeded))
+    return tuple(bootable.boot_warnings(vm, content.images, is_seeded=is_seeded))
 
 
 def _seed_paths(images: str, name: str, seed: seedmethod.SeedDecision | None) -> dict[str, str]:

@@ -17,7 +17,7 @@ _ELSEWHERE = (
 )
 
 
-def obstacles(settings: HostSettings, root: ET.Element, *, is_running: bool) -> Iterator[str]:
+def host_obstacles(settings: HostSettings, root: ET.Element, *, is_running: bool) -> Iterator[str]:
     """Yield a reason for each resource of this host that keeps a VM from moving."""
     if readdomain.has_host_device(root) or hostdependencies.has_tpm(root):
         yield "it has a device of this host, which cannot move; detach it first"

@@ -111,7 +111,7 @@ def _facts(settings: HostSettings, vm: query.Definition, host_facts: _HostFacts)
             *_snapshot_obstacles(host_facts["snapshots"].get(name, []), sources, is_running),
             *_disk_obstacles(disks),
             *map(_next_disk_obstacle, paths_left),
-            *hostdependencies.obstacles(settings, root, is_running=is_running),
+            *hostdependencies.host_obstacles(settings, root, is_running=is_running),
         ],
         nvram=_firmware(settings, root, is_running),
         files=_union(

@@ -25,7 +25,7 @@ def inode(path: str) -> int | None:
     return status.st_ino if stat.S_ISREG(status.st_mode) else None
 
 
-def mark(moving: MigrationInfo, token: str) -> list[str]:
+def mark_shared(moving: MigrationInfo, token: str) -> list[str]:
     """Make the marks of a move; return the paths of those that could be made."""
     mark_paths = []
     for path in {
@@ -40,7 +40,7 @@ def mark(moving: MigrationInfo, token: str) -> list[str]:
     return mark_paths
 
 
-def unmark(disks: Iterable[list[str]], token: str) -> None:
+def unmark_shared(disks: Iterable[list[str]], token: str) -> None:
     """Remove the marks of a move from the folders of its recorded disks."""
     for _target, path, how in disks:
         if how == "shared" and path.startswith("/"):

@@ -118,7 +118,7 @@ def _read_foreign_sizes(path: str, fmt: str) -> dict[str, Any] | None:
     """Return the sizes of a file of another format; the file's length is not its virtual size."""
     try:
         status = os.stat(path)
-        sizes = foreign.sizes(path, fmt) if stat.S_ISREG(status.st_mode) else None
+        sizes = foreign.foreign_sizes(path, fmt) if stat.S_ISREG(status.st_mode) else None
     except (OSError, ValueError):
         return None
     known_sizes = {"virtual size": sizes.virtual, "cluster size": sizes.cluster} if sizes else {}
