@@ -15,7 +15,7 @@ from saltvirt.core.errors import NoSuchVm, VirtError
 from saltvirt.core.options import config
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import cloudvms, lifecycle
-from saltvirt.storage import clouddisks
+from saltvirt.storage import writeguard
 
 # The file has the same name, because Salt's loader tries the file of that name first, and Salt 3006
 # has a driver of its own.
@@ -273,8 +273,8 @@ def destroy(name, call=None):
     _fire("destroying", name, {"name": name})
     settings = config.host_settings(__opts__, connection=matching_urls[0])
     connection = _open_connection(matching_urls[0], readonly=False)
-    with connection as conn, clouddisks.hold_host_files(settings):
-        is_needed = functools.partial(clouddisks.find_needed, conn, settings, name)
+    with connection as conn, writeguard.hold_host_files(settings):
+        is_needed = functools.partial(writeguard.find_needed, conn, settings, name)
         cloudvms.destroy(conn, name, is_needed)
     _fire("destroyed", name, {"name": name})
     return None

@@ -10,7 +10,7 @@ import threading
 import salt.utils.event
 from saltvirt.core import arguments
 from saltvirt.core.errors import VirtError
-from saltvirt.libvirt import connect, eventkinds, events
+from saltvirt.libvirt import connect, events
 
 __virtualname__ = "libvirt_events"
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def start(uri=None, tag_prefix=_PREFIX, filters=None):
         # Options without a value get the defaults.
         libvirt_uri = None if uri is None else arguments.text("uri", uri)
         prefix = _PREFIX if tag_prefix is None else arguments.text("tag_prefix", tag_prefix)
-        events.watch(libvirt_uri, eventkinds.chosen(filters), prefix, _sender())
+        events.watch(libvirt_uri, events.chosen(filters), prefix, _sender())
     except VirtError as error:
         log.error("engine libvirt_events cannot start: %s; correct this, then restart Salt", error)
         # If this function returned, Salt would restart it again and again with the same error.

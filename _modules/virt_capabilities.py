@@ -14,7 +14,7 @@ from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
-    from saltvirt.libvirt import capable
+    from saltvirt.libvirt import probe
     from saltvirt.xml.node import capabilities as capabilities_
 
 __virtualname__ = "virt"
@@ -38,7 +38,7 @@ def capabilities(**kwargs):
         salt hyper1 virt.capabilities
     """
     with _module.connection("virt.capabilities", kwargs) as conn:
-        return capable.read_host_capabilities(conn)
+        return probe.read_host_capabilities(conn)
 
 
 def domain_capabilities(emulator=None, arch=None, machine=None, domain=None, **kwargs):
@@ -62,7 +62,7 @@ def domain_capabilities(emulator=None, arch=None, machine=None, domain=None, **k
         salt hyper1 virt.domain_capabilities arch=x86_64 machine=q35
     """
     with _module.connection("virt.domain_capabilities", kwargs) as conn:
-        return capable.read_domain_capabilities(conn, emulator, arch, machine, domain)
+        return probe.read_domain_capabilities(conn, emulator, arch, machine, domain)
 
 
 def all_capabilities(**kwargs):
@@ -78,7 +78,7 @@ def all_capabilities(**kwargs):
         salt hyper1 virt.all_capabilities
     """
     with _module.connection("virt.all_capabilities", kwargs) as conn:
-        return capable.read_all_capabilities(conn)
+        return probe.read_all_capabilities(conn)
 
 
 def cpu_baseline(full=False, migratable=False, out="libvirt", **kwargs):
@@ -105,7 +105,7 @@ def cpu_baseline(full=False, migratable=False, out="libvirt", **kwargs):
     is_full = arguments.boolean("full", full)
     is_migratable = arguments.boolean("migratable", migratable)
     with _module.connection("virt.cpu_baseline", kwargs) as conn:
-        xml = capable.baseline(conn, is_full=is_full, is_migratable=is_migratable)
+        xml = probe.baseline(conn, is_full=is_full, is_migratable=is_migratable)
     return capabilities_.cpu_summary(xml) if out == "salt" else xml
 
 

@@ -12,7 +12,7 @@ from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
     from saltvirt.seeding import golden
-    from saltvirt.storage.images import cachedimages, shownimages
+    from saltvirt.storage.images import cachedimages
 
 __virtualname__ = "virt"
 __virtual__ = hostmodule.load_with_libvirt
@@ -36,7 +36,7 @@ def images():
         salt hyper1 virt.images
     """
     with _module.opened(readonly=True) as (conn, settings):
-        return shownimages.shown_images(conn, settings)
+        return cachedimages.shown_images(conn, settings)
 
 
 def image_pull(image, saltenv="base", image_hash=None):

@@ -22,7 +22,7 @@ with lazy_imports():
     from saltvirt.libvirt import hostfacts
     from saltvirt.libvirt.domains import query
     from saltvirt.vm import shownprofiles, spec
-    from saltvirt.vm.guest.host import vmaccess
+    from saltvirt.vm.guest.host import inguest
     from saltvirt.vm.show.host import inspect
 
 __virtualname__ = "virt"
@@ -168,9 +168,7 @@ def vm_info(vm_=None, **kwargs):
     # A read-only connection may not use a guest's agent.
     with _module.opened("virt.vm_info", kwargs, readonly=vm_ is None) as (conn, _settings):
         return (
-            inspect.vm_info(conn)
-            if vm_ is None
-            else vmaccess.describe_vm(conn, vm_, __opts__["id"])
+            inspect.vm_info(conn) if vm_ is None else inguest.describe_vm(conn, vm_, __opts__["id"])
         )
 
 

@@ -15,7 +15,7 @@ from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
     from saltvirt.libvirt.domains import snapshots
-    from saltvirt.storage import door, newsnapshots, snapshotguard
+    from saltvirt.storage import chains, door, snapshotguard
     from saltvirt.vm.power.host import startlock
 
 __virtualname__ = "virt"
@@ -79,7 +79,7 @@ def snapshot(domain, name=None, suffix=None, external=False, quiesce=False, **kw
     is_quiesced = arguments.boolean("quiesce", quiesce)
     opened = _module.opened("virt.snapshot", kwargs)
     with opened as (conn, settings), startlock.allow_start(conn, settings, domain):
-        newsnapshots.take(conn, domain, new_name, is_external=is_external, is_quiesced=is_quiesced)
+        chains.take(conn, domain, new_name, is_external=is_external, is_quiesced=is_quiesced)
     return {"name": new_name}
 
 

@@ -11,7 +11,7 @@ from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
     from saltvirt.libvirt.domains import lifecycle
-    from saltvirt.vm.guest.host import vmaccess
+    from saltvirt.vm.guest.host import inguest
     from saltvirt.vm.show.host import inspect
     from saltvirt.xml.edit import readdomain
 
@@ -159,7 +159,7 @@ def console_log(vm_, lines=20):
         salt hyper1 virt.console_log centos1
     """
     name, count = arguments.vm_name(vm_), arguments.whole_number("lines", lines, most=10000)
-    return vmaccess.read_console_tail(name, count)
+    return inguest.read_console_tail(name, count)
 
 
 optionguard.modules(globals())

@@ -14,7 +14,7 @@ from saltvirt.entry.host import hostmodule
 with lazy_imports():
     from saltvirt.libvirt import reservations
     from saltvirt.libvirt.storage import transfer, volumes
-    from saltvirt.storage import door, policies, vmvolumes, volumecopies
+    from saltvirt.storage import door, policies, vmvolumes, writeguard
     from saltvirt.xml.storage import storagevolume
 
 __virtualname__ = "virt"
@@ -257,7 +257,7 @@ def volume_clone(pool, volume, name, to_pool=None, format=None, **kwargs):
         salt hyper1 virt.volume_delete default copy.qcow2
     """
     with _module.opened("virt.volume_clone", kwargs) as (conn, settings):
-        volumecopies.refuse_disguised(conn, settings, pool, volume)
+        writeguard.refuse_disguised(conn, settings, pool, volume)
         volumes.clone(conn, pool, volume, name, to_pool=to_pool or pool, format=format)
     return True
 

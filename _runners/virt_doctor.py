@@ -11,7 +11,7 @@ from saltvirt.entry.runners import load_always, runner_function
 with lazy_imports():
     from saltvirt.ca import store
     from saltvirt.checks.doctor.master import run
-    from saltvirt.storage.master import trash as bins
+    from saltvirt.storage.master import images as bins
 
 __virtualname__ = "virt"
 __virtual__ = load_always

@@ -12,7 +12,7 @@ from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
     from saltvirt.vm.create.master import vmrequest
-    from saltvirt.vm.create.master.many import manyrequest, outcome, run
+    from saltvirt.vm.create.master.many import manyrequest, run
 
 __virtualname__ = "virt"
 __virtual__ = load_always
@@ -117,7 +117,7 @@ def init_many(
     settings = cloud.settings
     per_host = settings.init_per_host if per_host is None else per_host
     max_parallel = settings.init_parallel if max_parallel is None else max_parallel
-    call = outcome.Call(
+    call = manyrequest.Call(
         requests=_requests(
             name, count, first, vms, defaults, vmrequest.parse_terms(settings, **terms)
         ),

@@ -24,7 +24,7 @@ FOR_THE_DOOR = {
 EXCEPTIONS = {
     "storage/images/cache.py": (1, "a part that was fetched gets its name"),
     "storage/images/clone.py": (2, "new files, and the half file of a copy that failed"),
-    "storage/images/partfile.py": (1, "parts that are being fetched, before they have a name"),
+    "storage/images/admission.py": (1, "parts that are being fetched, before they have a name"),
     "storage/images/incoming.py": (1, "a part that another host sends"),
     "storage/images/removal.py": (7, "notes of images, and parts of downloads"),
     "libvirt/probe.py": (1, "the boot disk of the probe of KVM"),
@@ -38,7 +38,7 @@ EXCEPTIONS = {
     ),
     "libvirt/maintenance.py": (2, "notes of maintenance"),
     "storage/claims.py": (3, "marks of arrivals and builds, which are second names of a file"),
-    "vm/show/host/sharedfiles.py": (1, "marks that show whether two hosts see one file"),
+    "vm/show/host/migrationinfo.py": (1, "marks that show whether two hosts see one file"),
     "migration/host/incomingfiles.py": (1, "a new file for a VM that comes, before it has content"),
     "libvirt/departedvms.py": (2, "definitions that are kept after a move"),
     "core/salt/answering.py": (2, "notes of orders"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from saltvirt.ca import ca, enrolled, policy, reclaim
+from saltvirt.ca import ca, enrolled, policy
 from saltvirt.ca.authorities import LIBVIRT, USES, Authorities, Trust
 
 # Of request and answer.
@@ -75,7 +75,7 @@ def answer(
         "names": {host: [...]}}``, each optional.
 
     Certificates that other hosts got for a name of this one, before its id was known, are revoked
-    (:mod:`saltvirt.ca.reclaim`).
+    (:mod:`saltvirt.ca.enrolled`).
     """
     keys = {p: ca.read_request(pem) for p, pem in policy.purposes(requests).items()}
     register = enrolled.Register(authorities.folder)
@@ -84,7 +84,7 @@ def answer(
     extra = names_by_host.get(host.id) or ()
     policy.refuse_rival(host.id, host.minions, extra)
     # Before this host's turn, as two hosts with each other's names would deadlock.
-    reclaim.reclaim_names(authorities, register, host.id, names_by_host, now)
+    enrolled.reclaim_names(authorities, register, host.id, names_by_host, now)
     with register.hold_lock(host.id):
         known_hosts = policy.KnownHosts.from_reports(
             ids=host.minions,

@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from saltvirt.ca.authorities import LIBVIRT, USES, Authorities
 from saltvirt.ca.ca import Authority, PkiError
-from saltvirt.ca.layout import CERTIFICATE, HYPERVISORS, KEY, REVOCATIONS
-from saltvirt.ca.store import exists
+from saltvirt.ca.store import CERTIFICATE, HYPERVISORS, KEY, REVOCATIONS, exists
 from saltvirt.core import files
 
 _MARK = "salt-virt-ca-backup:1"

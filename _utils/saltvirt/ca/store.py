@@ -8,18 +8,57 @@ workers never rewrite each other's state.
 
 import itertools
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 
-from saltvirt.ca import ca, certified, crl
-from saltvirt.ca.layout import CERTIFICATE, KEY, NEXT, PREVIOUS, REVOCATIONS
+from saltvirt.ca import ca, certified
+from saltvirt.ca.ca import Authority
 from saltvirt.core import locks
 from saltvirt.core.files import replace, sweep, write
+
+# Long, because a list that has expired stops every connection: GnuTLS then trusts no peer.
+_LIFE = timedelta(days=3650)
+
+
+def build_crl(
+    authority: Authority,
+    revoked: Mapping[int, datetime],
+    number: int,
+    now: datetime,
+) -> bytes:
+    """
+    Return a revocation list as PEM bytes.
+
+    revoked
+        ``{serial: datetime of the revocation}``.
+    number
+        Grows with every list.
+    """
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(authority.certificate.subject)
+        .last_update(now - timedelta(minutes=5))
+        .next_update(now + _LIFE)
+        .add_extension(x509.CRLNumber(number), critical=False)
+    )
+    for serial, when in sorted(revoked.items()):
+        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(when)
+        builder = builder.add_revoked_certificate(entry.build())
+    return builder.sign(authority.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+KEY, CERTIFICATE, REVOCATIONS = "cakey.pem", "cacert.pem", "cacrl.pem"
+# The list of hypervisors; see saltvirt.cluster.membership.
+HYPERVISORS = "hypervisors.json"
+# Folders that exist during a rotation only: the CA that will sign, and the one that did.
+NEXT, PREVIOUS = "next", "previous"
+
 
 # How long a record outlives its certificate, as a host's clock may be late.
 _GRACE = timedelta(days=1)
@@ -215,7 +254,7 @@ class Store:
         if self._previous():
             authorities.append(_read(self.folder / PREVIOUS))
         dates = certified.revoked_dates(self.folder)
-        crl_pem = b"".join(crl.build_crl(signer, dates, number, now) for signer in authorities)
+        crl_pem = b"".join(build_crl(signer, dates, number, now) for signer in authorities)
         write(self.folder / REVOCATIONS, crl_pem, 0o644)
 
     def prune(self, now: datetime) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from saltvirt.cells import answers, cellclient, registry
 from saltvirt.cells.answers import NameReport
-from saltvirt.cells.credentials import CredentialsExposed, owner
+from saltvirt.cells.cellclient import CredentialsExposed, owner
 from saltvirt.cells.merging import hosts_pattern
 from saltvirt.cells.registry import Cell, Unusable
 from saltvirt.cells.routes import Call

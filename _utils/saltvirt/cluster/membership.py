@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from saltvirt.ca import layout
+from saltvirt.ca import store
 from saltvirt.cluster.inventory import lastseen
 from saltvirt.core.errors import BadArgument, BadConfig, MasterError
 from saltvirt.core.jsonfile import JsonFile
@@ -244,7 +244,7 @@ def folder(opts: Mapping[str, Any]) -> Path:
 
 def _file(opts: Mapping[str, Any]) -> JsonFile[Members]:
     return JsonFile(
-        path=folder(opts) / layout.HYPERVISORS,
+        path=folder(opts) / store.HYPERVISORS,
         parse=lambda content: Members(
             allowed=_parse_ids(content["allowed"]), disallowed=_parse_ids(content["disallowed"])
         ),

@@ -20,7 +20,7 @@ import salt.payload
 
 from saltvirt.cells import registry
 from saltvirt.cluster import masterconfig, progress
-from saltvirt.cluster.rpc import largeevents
+from saltvirt.cluster.rpc import eventbus
 from saltvirt.core import terminal, undo
 from saltvirt.core.errors import BadArgument, VirtError
 from saltvirt.core.salt import compat, gctuning, masteruser
@@ -91,7 +91,7 @@ def runner_function(
             failure = {"error": "interrupted; unfinished steps were undone or completed"}
         else:
             _print_by(job, data, outputter, line and _nothing, module["__opts__"])
-            largeevents.cut_large_answer(job, data, module["__opts__"])
+            eventbus.cut_large_answer(job, data, module["__opts__"])
             return data
         _note_failure(module["__context__"], job)
         # salt-run exits with this code.

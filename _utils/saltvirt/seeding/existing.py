@@ -18,7 +18,7 @@ from saltvirt.core.errors import BadArgument, SeedError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.core.seedmethods import GUESTFS, NBD
-from saltvirt.seeding import firstboot, identity, inspection, provided, submission, write
+from saltvirt.seeding import firstboot, identity, inspection, install, submission, write
 from saltvirt.seeding.install import REFUSED, prepare, source, uses_network
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity, Inspection, Installation
@@ -100,7 +100,7 @@ def _prepare_install(
     if not urls or any("{arch}" in url for url in urls):
         content = inspection.parse_content(inspection.look_into(context.settings, str(path), fmt))
     if not urls:
-        packages = provided.find_suitable(context, content, "base")
+        packages = install.find_suitable(context, content, "base")
     if not (urls or packages or uses_network(context.settings)):
         return REFUSED, content
     arch = content.arch if content else None

@@ -11,7 +11,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.core.seedmethods import GUESTFS
 from saltvirt.libvirt import connect, reservations
-from saltvirt.seeding import inspection, install, provided, write
+from saltvirt.seeding import inspection, install, write
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Inspection
 from saltvirt.storage import diskpaths, door, policies, usage
@@ -146,7 +146,7 @@ def _fetch_inputs(
         content = inspection.look(context, base, use_kvm=False)
         if not content.has_minion:
             saltenv = options["saltenv"]
-            packages = () if source else provided.find_suitable(context, content, saltenv)
+            packages = () if source else install.find_suitable(context, content, saltenv)
             installation = install.prepare(context, source, content.arch, saltenv, packages)
     uploads = []
     for path, file_options in (options["files"] or {}).items():

@@ -1,5 +1,6 @@
 """The choice of a guest's seed method, by the request and by the image's content."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +17,79 @@ from saltvirt.core.seedmethods import (
     SeedMethod,
     reads_image,
 )
-from saltvirt.seeding import firstboot, install, unread, users
+from saltvirt.seeding import firstboot, install
 from saltvirt.seeding.seedmodel import Inspection, Installation
 from saltvirt.seeding.shared import minionpackages
 from saltvirt.seeding.shared.minionpackages import Package
+
+_OURS = "NoCloud"
+
+
+def find_unread_parts(
+    image: str, method: SeedMethod, content: Inspection | None, *, has_ssh_keys: bool
+) -> tuple[str, ...]:
+    """
+    Return the warnings to show before a VM is made, one line each.
+
+    content
+        The image's content; None if the image was not inspected: then there are no warnings.
+    """
+    if content is None or content.root is None:
+        return ()
+    return tuple(
+        _find_warnings(
+            f"image {hide_credentials(image)}", method, content, has_ssh_keys=has_ssh_keys
+        )
+    )
+
+
+def _find_warnings(
+    image: str, method: SeedMethod, content: Inspection, *, has_ssh_keys: bool
+) -> Iterator[str]:
+    if method.is_for_cloud_init and content.has_cloud_init and _reads_other_sources(content):
+        datasource_names = ", ".join(content.datasources or ["nowhere"])
+        yield (
+            f"cloud-init of {image} looks for its data in {datasource_names} alone "
+            f"(datasource_list), not in {_OURS}: it reads neither the minion's identity nor "
+            f"ssh_authorized_keys; add {_OURS} there, or give seed_method={GUESTFS.name}"
+        )
+    if has_ssh_keys and not content.has_ssh_server:
+        yield (
+            f"ssh_authorized_keys let no user in yet: {image} has no SSH server; install one in "
+            "it, or by user_data (packages: [openssh-server])"
+        )
+
+
+def _reads_other_sources(content: Inspection) -> bool:
+    return content.datasources is not None and _OURS not in content.datasources
+
+
+# By libguestfs' name of the distribution (guestfs(3), inspect_get_distro). Source: the images that
+# each distribution offers, and cloud-init's config/cloud.cfg.tmpl.
+DEFAULT_USERS = {
+    "almalinux": "almalinux",
+    "alpinelinux": "alpine",
+    "archlinux": "arch",
+    "centos": "cloud-user",
+    "debian": "debian",
+    "fedora": "fedora",
+    "opensuse": "opensuse",
+    "rhel": "cloud-user",
+    "rocky": "rocky",
+    "sles": "sles",
+    "ubuntu": "ubuntu",
+}
+
+
+def default_user(system: str | None) -> str | None:
+    """
+    Return the default user of a distribution's cloud images, None if unknown.
+
+    system
+        The worker's name of the system, such as ``debian 12``.
+    """
+    return DEFAULT_USERS.get((system or "").partition(" ")[0])
+
 
 _APPLIANCE_ADVICE = "have python3-guestfs installed there: salt HOST state.apply hypervisor"
 _SKIP_ADVICE = (
@@ -184,7 +254,7 @@ def decide(
         content=content,
         reason=reason,
         ssh_user=_ssh_user(request, method, content),
-        warnings=unread.find_unread_parts(
+        warnings=find_unread_parts(
             request.image, method, content, has_ssh_keys=request.has_ssh_keys
         ),
     )
@@ -225,7 +295,7 @@ def _ssh_user(request: SeedRequest, method: SeedMethod, content: Inspection | No
         return "root"
     if request.has_own_users or (content is not None and content.root is None):
         return None
-    return users.default_user(content.os if content else None) or guestaccess.SOME_USER
+    return default_user(content.os if content else None) or guestaccess.SOME_USER
 
 
 def _choose_method(

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from saltvirt.core.errors import StorageError
+from saltvirt.core.errors import LibvirtRefused, StorageError
 from saltvirt.core.options.config import HostSettings
-from saltvirt.libvirt.domains import lifecycle
+from saltvirt.libvirt.domains import lifecycle, snapshots
 from saltvirt.storage import diskpaths
 from saltvirt.storage.images import validation
 
@@ -66,3 +66,17 @@ def find_too_deep(conn: Any) -> dict[str, list[str]]:
         for name, paths in lifecycle.overlays_by_vm(conn).items()
     }
     return {name: paths for name, paths in sorted(paths_by_vm.items()) if paths}
+
+
+def why_not(conn: Any, name: str, *, is_external: bool) -> str | None:
+    """Return why a domain cannot have a snapshot, as far as known beforehand, else None."""
+    obstacle = snapshots.why_not(conn, name, is_external=is_external)
+    return obstacle or (why_no_snapshot(conn, name) if is_external else None)
+
+
+def take(conn: Any, vm: str, name: str, *, is_external: bool, is_quiesced: bool) -> None:
+    """Take a snapshot of all disks or of none, by :mod:`saltvirt.libvirt.domains.snapshots`."""
+    obstacle = why_no_snapshot(conn, vm) if is_external else None
+    if obstacle:
+        raise LibvirtRefused(obstacle)
+    snapshots.take(conn, vm, name, is_external=is_external, is_quiesced=is_quiesced)

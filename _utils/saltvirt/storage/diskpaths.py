@@ -17,7 +17,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.core.units import MIB
 from saltvirt.libvirt import connect, hostfacts
 from saltvirt.libvirt.domains import lifecycle, query
-from saltvirt.storage.images import backing, cache, qcow2, tool, validation
+from saltvirt.storage.images import cache, qcow2, tool, validation
 from saltvirt.xml.storage import pooldisk
 
 # QEMU itself refuses chains that are much longer.
@@ -202,7 +202,7 @@ def walk_chain(path: str, home: Path | None = None) -> Iterator[tuple[str, str |
         pending += [(str(folder / file.path), None, file.is_raw) for file in needed_files]
 
 
-def _read_needed_files(path: str) -> tuple[list[backing.BackingFile], str | None]:
+def _read_needed_files(path: str) -> tuple[list[qcow2.BackingFile], str | None]:
     """Return the files that a file's header names, and the error if it cannot be read."""
     try:
         # Opening anything else may block, as a pipe does.
@@ -213,7 +213,7 @@ def _read_needed_files(path: str) -> tuple[list[backing.BackingFile], str | None
     # The name may be no valid path.
     except (ValueError, ImageError) as exc:
         return [], str(exc)
-    return [file for name, fmt in names for file in backing.files_from_name(name, fmt)], None
+    return [file for name, fmt in names for file in qcow2.files_from_name(name, fmt)], None
 
 
 def find_known_path(path: str, known_paths: Collection[str]) -> str | None:

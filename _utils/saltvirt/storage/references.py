@@ -14,7 +14,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import departedvms, reservations
 from saltvirt.libvirt.domains import lifecycle, query, snapshots
 from saltvirt.libvirt.storage import volumes
-from saltvirt.storage import diskpaths, policies, trashbacking
+from saltvirt.storage import diskpaths, policies, unreadablechains
 from saltvirt.storage.verdict import Reference
 from saltvirt.xml.edit import readdomain
 from saltvirt.xml.storage.snapshot import Snapshot
@@ -47,7 +47,7 @@ _COMING_BACKING = (
 )
 _GOING = "it is a file {}"
 _GOING_BACKING = "a disk is based on it, one {}"
-_TRASHED = f"a disk in the trash (entry {{}}) is based on it; {trashbacking.REMEDY}"
+_TRASHED = f"a disk in the trash (entry {{}}) is based on it; {unreadablechains.REMEDY}"
 _FILE = "{} is based on it, a file that no VM here has; remove that file first, or give it to a VM"
 
 
@@ -266,12 +266,12 @@ def _record_backing(host: Host) -> PathReferences:
 
 
 def _trash(host: Host) -> PathReferences:
-    for path, entry in trashbacking.backing_files(host.settings).items():
+    for path, entry in unreadablechains.backing_files(host.settings).items():
         yield path, _build_reference(policies.TRASH, entry, _TRASHED)
 
 
 def _other_trash(host: Host) -> PathReferences:
-    for path in trashbacking.backing_files_beside(host.settings, host.disk_folders):
+    for path in unreadablechains.backing_files_beside(host.settings, host.disk_folders):
         yield path, _build_reference(policies.OTHER_TRASH, "of another host", _TRASHED)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths, policies, sharing, trashbacking, unreadablechains
+from saltvirt.storage import diskpaths, policies, sharing, unreadablechains
 from saltvirt.storage.images import cache
 from saltvirt.storage.policies import Policy
 from saltvirt.storage.references import PROVIDERS, Host
@@ -191,7 +191,7 @@ def _unreadable_chains(index: Index) -> Iterator[str]:
 
 
 def _unreadable_trash(index: Index) -> Iterator[str]:
-    for entry, reason in trashbacking.find_unreadable_entries(index.host.settings).items():
+    for entry, reason in unreadablechains.find_unreadable_entries(index.host.settings).items():
         yield _TRASH.format(entry, reason)
 
 

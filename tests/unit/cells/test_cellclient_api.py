@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cellserver import OK, saying, serving
-from saltvirt.cells import cellclient, credentials
+from saltvirt.cells import cellclient
 from saltvirt.cells.registry import Cell, CellFailed
 from saltvirt.cells.routes import Call
 from saltvirt.core.errors import BadConfig
@@ -253,12 +253,12 @@ def test_credentials_that_cannot_be_used_are_not_shown(cell, opts, content, mode
     path.chmod(mode)
     opts["user"] = "root"
     with pytest.raises(BadConfig) as refused:
-        credentials.read(one, opts)
+        cellclient.read(one, opts)
     assert line in str(refused.value) and "credentials" in str(refused.value)
     assert PASSWORD not in str(refused.value)
 
 
 def test_what_is_read_is_not_shown(cell, opts):
     opts["user"] = "root"
-    read = credentials.read(cell(1), opts)
+    read = cellclient.read(cell(1), opts)
     assert PASSWORD not in repr(read) and read.low["password"] == PASSWORD

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import datetime
 
 import pytest
-from saltvirt.ca import ca, crl
+from saltvirt.ca import ca, store
 from saltvirt.ca.store import utc_now
 from saltvirt.certificates.host import installed
 from saltvirt.checks.audit.auditanswer import HostAudit
-from saltvirt.checks.audit.host import conffiles, facts, localusers
+from saltvirt.checks.audit.host import conffiles, facts
 from saltvirt.core import filecontent, wire
 from saltvirt.core.options import config
 from saltvirt.core.options.config import HostSettings
@@ -71,14 +71,14 @@ def base(tmp_path, monkeypatch):
     (conf / "libvirtd.conf").write_text(CONF)
     (conf / "qemu.conf").write_text('vnc_listen = "0.0.0.0"\nvnc_password = "hunter2"\nuser = "x"')
     monkeypatch.setattr(facts, "_CONF", conf)
-    monkeypatch.setattr(localusers, "_RUN", tmp_path / "run")
-    monkeypatch.setattr(localusers, "_POLKIT", (tmp_path / "polkit", tmp_path / "authority"))
+    monkeypatch.setattr(facts, "_RUN", tmp_path / "run")
+    monkeypatch.setattr(facts, "_POLKIT", (tmp_path / "polkit", tmp_path / "authority"))
     monkeypatch.setattr(bootunits, "RULES", tmp_path / "rules")
     monkeypatch.setattr(facts.enrolment, "DAEMONS", {"libvirtd": str(tmp_path / "no socket")})
     made = ca.create("a CA", utc_now())
     (tmp_path / "pki/CA").mkdir(parents=True)
     (tmp_path / "pki/CA/cacert.pem").write_bytes(ca.certificate_pem(made.certificate))
-    listed = crl.build_crl(made, {0xAB: utc_now()}, 1, utc_now())
+    listed = store.build_crl(made, {0xAB: utc_now()}, 1, utc_now())
     (tmp_path / "pki/CA/cacrl.pem").write_bytes(listed)
     place = installed.places(tmp_path / "pki")["libvirt-server"]
     signed = {"minion_id": "hyper1", "role": "server", "names": ["hyper1"], "addresses": []}
@@ -261,8 +261,8 @@ def test_libvirts_group_is_read_administrators_left_out(there, base, monkeypatch
         return grp.struct_group((name, "x", 4000 + len(name), groups[name]))
 
     with monkeypatch.context() as patched:
-        patched.setattr(localusers.grp, "getgrnam", getgrnam)
-        assert localusers._users() == ["ann"]
+        patched.setattr(facts.grp, "getgrnam", getgrnam)
+        assert facts._users() == ["ann"]
 
 
 def test_a_host_says_whether_displays_have_passwords_and_not_which(base):

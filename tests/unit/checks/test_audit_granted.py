@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 from salt.utils.minions import CkMinions
-from saltvirt.checks.audit.master import saltlooks
+from saltvirt.checks.audit.master import granted
 from saltvirt.checks.audit.master.granted import describe_grants
 from saltvirt.core.salt import lookonly
 
@@ -75,7 +75,7 @@ def test_peer_run_means_runners():
 
 
 @pytest.mark.parametrize(
-    "table", [saltlooks.LOOKING_MODULES, saltlooks.LOOKING_RUNNERS, saltlooks.LOOKING_WHEELS]
+    "table", [granted.LOOKING_MODULES, granted.LOOKING_RUNNERS, granted.LOOKING_WHEELS]
 )
 def test_the_list_of_salts_functions_has_none_twice(table):
     for names in table.values():
@@ -113,9 +113,9 @@ def test_the_runner_that_can_delete_the_keys_of_silent_minions_is_named():
 @pytest.mark.parametrize(
     ("package", "table"),
     [
-        ("modules", saltlooks.LOOKING_MODULES),
-        ("runners", saltlooks.LOOKING_RUNNERS),
-        ("wheel", saltlooks.LOOKING_WHEELS),
+        ("modules", granted.LOOKING_MODULES),
+        ("runners", granted.LOOKING_RUNNERS),
+        ("wheel", granted.LOOKING_WHEELS),
     ],
 )
 def test_no_listed_function_gives_an_argument_to_a_shell_or_deletes_keys(package, table):

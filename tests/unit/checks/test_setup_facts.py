@@ -10,7 +10,7 @@ from pathlib import Path
 import asloaded
 import pytest
 from saltvirt.certificates.host import installed
-from saltvirt.checks.setup.host import facts, imagefolder, reachability
+from saltvirt.checks.setup.host import facts
 from saltvirt.checks.setup.master import setupcloud
 from saltvirt.checks.setup.setupanswer import SetupFacts
 from saltvirt.core import filecontent, wire
@@ -168,7 +168,7 @@ def test_what_nobody_answers_is_given_up():
     # RFC 5737 keeps these addresses for documentation: nobody has them.
     wanted = [(f"192.0.2.{number}", 16514) for number in range(1, 9)]
 
-    found = reachability.explain_unreached(wanted, limit_s=0.3)
+    found = facts.explain_unreached(wanted, limit_s=0.3)
 
     assert list(found) == wanted and all(found.values())
     assert time.monotonic() - begun < 3
@@ -201,7 +201,7 @@ def test_a_name_that_nobody_answers_for_is_soon_given_up(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_given, **_more: time.sleep(1))
     begun = time.monotonic()
 
-    assert reachability.explain_unresolved(["hyper2"], limit_s=0.1) == {"hyper2": "no answer"}
+    assert facts.explain_unresolved(["hyper2"], limit_s=0.1) == {"hyper2": "no answer"}
     assert time.monotonic() - begun < 0.9
 
 
@@ -269,10 +269,10 @@ def images():
 
 @pytest.mark.parametrize("user", ["nobody", "+65534", "65534"])
 def test_a_folder_that_qemu_cannot_enter_is_named(images, user):
-    assert imagefolder.read_image_folder(str(images), {"user": user}).closed is None
+    assert facts.read_image_folder(str(images), {"user": user}).closed is None
 
     images.parent.chmod(0o700)
-    said = imagefolder.read_image_folder(str(images), {"user": user})
+    said = facts.read_image_folder(str(images), {"user": user})
 
     assert (said.user, said.closed, said.why_not) == ("nobody", str(images.parent), None)
 
@@ -280,17 +280,17 @@ def test_a_folder_that_qemu_cannot_enter_is_named(images, user):
 def test_who_may_enter_by_its_group_or_as_its_owner_is_let_in(images):
     os.chown(images, 65534, 0)
     images.chmod(0o100)
-    assert imagefolder.read_image_folder(str(images), {"user": "nobody"}).closed is None
+    assert facts.read_image_folder(str(images), {"user": "nobody"}).closed is None
     os.chown(images, 0, 65534)
     images.chmod(0o710)
-    assert imagefolder.read_image_folder(str(images), {"user": "nobody"}).closed is None
+    assert facts.read_image_folder(str(images), {"user": "nobody"}).closed is None
     images.chmod(0o700)
-    assert imagefolder.read_image_folder(str(images), {"user": "nobody"}).closed == str(images)
-    assert imagefolder.read_image_folder(str(images), {"user": "root"}).closed is None
+    assert facts.read_image_folder(str(images), {"user": "nobody"}).closed == str(images)
+    assert facts.read_image_folder(str(images), {"user": "root"}).closed is None
 
 
 def test_a_folder_that_is_not_there_is_made_later(images):
-    said = imagefolder.read_image_folder(str(images / "more/and/more"), {"user": "nobody"})
+    said = facts.read_image_folder(str(images / "more/and/more"), {"user": "nobody"})
 
     assert (said.why_not, said.closed) == (None, None)
 
@@ -299,12 +299,12 @@ def test_a_file_in_its_place_is_named(images):
     (images / "file").write_text("")
 
     assert (
-        imagefolder.read_image_folder(str(images / "file"), {}).why_not
+        facts.read_image_folder(str(images / "file"), {}).why_not
         == f"{images}/file is not a folder"
     )
 
 
 def test_a_user_that_is_not_there_is_not_guessed(images):
-    said = imagefolder.read_image_folder(str(images), {"user": "no-such-user"})
+    said = facts.read_image_folder(str(images), {"user": "no-such-user"})
 
     assert (said.user, said.closed) == (None, None)

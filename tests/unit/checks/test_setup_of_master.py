@@ -12,7 +12,7 @@ import pytest
 import salt.config
 import salt.loader
 from saltvirt.checks.master import runningmaster
-from saltvirt.checks.setup.master import run, unloaded, unsigned
+from saltvirt.checks.setup.master import run, unloaded
 from saltvirt.core.salt import lazyimport
 from saltvirt.libvirt import connect
 from setupgaps import NOT_LOADED
@@ -85,8 +85,8 @@ def test_a_minion_without_libvirts_module_is_told_from_one_that_was_never_synced
 
 
 def test_what_a_minion_says_unsigned_is_one_line_that_no_terminal_obeys():
-    assert unsigned.one_line("a\n\x1b[31mb\tc" + "d" * 999) == r"a \x1b[31mb c" + "d" * 287 + " …"
-    assert unsigned.one_line({"a": 1}) == "{'a': 1}"
+    assert unloaded.one_line("a\n\x1b[31mb\tc" + "d" * 999) == r"a \x1b[31mb c" + "d" * 287 + " …"
+    assert unloaded.one_line({"a": 1}) == "{'a': 1}"
 
 
 def test_what_any_minion_may_have_said_in_a_hosts_name_is_shown_as_that():
@@ -123,12 +123,12 @@ class Local:
     ],
 )
 def test_what_hosts_have_returned_is_read_once_it_is_stored(monkeypatch, stored, said):
-    monkeypatch.setattr(unsigned, "_EVERY_S", 0.001)
+    monkeypatch.setattr(unloaded, "_EVERY_S", 0.001)
     local = Local(stored)
     cloud = SimpleNamespace(client=lambda: contextlib.nullcontext(local))
 
-    found = unsigned.unsigned_answers(cloud, {"h2", "h1"}, run.FUN, 0.1)
+    found = unloaded.unsigned_answers(cloud, {"h2", "h1"}, run.FUN, 0.1)
 
     assert "".join(found.values()) == said
     assert local.published == [(["h1", "h2"], run.FUN)]
-    assert unsigned.unsigned_answers(cloud, [], run.FUN, 0.1) == {} and len(local.published) == 1
+    assert unloaded.unsigned_answers(cloud, [], run.FUN, 0.1) == {} and len(local.published) == 1

@@ -10,7 +10,7 @@ from saltvirt.cluster import minionkeys
 from saltvirt.core.errors import BadArgument
 from saltvirt.migration.master import evacuate, restore
 from saltvirt.seeding.master import authorization
-from saltvirt.storage.master import images, trash
+from saltvirt.storage.master import images
 
 
 @pytest.mark.parametrize("do", [allowing.allow, partial(allowing.disallow, now=store.utc_now())])
@@ -37,7 +37,7 @@ def test_a_host_without_its_domain_or_in_other_letters_is_asked_about(opts, do):
         partial(evacuate.dry_run, host=None, with_stopped=True),
         partial(restore.dry_run, host=None),
         partial(images.build, source="salt://a", name="a", host=None, options={}),
-        partial(trash.restore_trash, host=None, entry="a"),
+        partial(images.restore_trash, host=None, entry="a"),
         partial(authorization.grant, name="web", host=None, minutes=1, replace=False),
     ],
 )

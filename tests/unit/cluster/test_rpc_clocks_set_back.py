@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import salt.payload
 from salt.utils.event import SaltEvent
-from saltvirt.cluster.rpc import eventbus, pings
+from saltvirt.cluster.rpc import eventbus, unsignedreplies
 
 
 class Subscriber:
@@ -50,7 +50,7 @@ def test_answers_to_pings_that_come_before_a_minion_says_it_has_started_count(mo
         event=listening(monkeypatch, "salt/job/1/ret/web", "salt/minion/web/start"),
         pub=lambda *_words, **_options: {"jid": "1", "minions": ["web"]},
     )
-    asking = pings.Pings(local, SimpleNamespace(opts={"job_cache": False}), every_s=5)
+    asking = unsignedreplies.Pings(local, SimpleNamespace(opts={"job_cache": False}), every_s=5)
     asking._sent.append("1")
 
     assert asking.has_started("web")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from saltvirt.checks.doctor.doctoranswer import SeenVm
 from saltvirt.checks.doctor.master import masterrecords, run
 from saltvirt.checks.master import runningmaster
-from saltvirt.checks.setup.master import unsigned
+from saltvirt.checks.setup.master import unloaded
 from saltvirt.cluster.inventory import inventory
 from saltvirt.core import filecontent, wire
 from sizes import sizes
@@ -58,7 +58,7 @@ def checked(lab, monkeypatch, signed):
     monkeypatch.setattr(run, "_PAUSE_S", 0)
     # No unit test has minions that could answer.
     monkeypatch.setattr(masterrecords, "find_answering_minions", lambda _cloud, _names: frozenset())
-    monkeypatch.setattr(unsigned, "unsigned_answers", lambda *_asked: {})
+    monkeypatch.setattr(unloaded, "unsigned_answers", lambda *_asked: {})
     # Salt's loaders begin processes.
     monkeypatch.setattr(runningmaster, "read_served", lambda _opts: runningmaster.ServedFiles())
     monkeypatch.setattr(runningmaster, "has_pillar", lambda _opts: True)

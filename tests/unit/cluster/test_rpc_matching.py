@@ -3,7 +3,7 @@
 import pytest
 import salt.cache
 from saltvirt.cluster import minionkeys
-from saltvirt.cluster.rpc import matching
+from saltvirt.cluster.rpc import publishing
 from saltvirt.core.errors import BadArgument
 
 HOSTS = ["hyper1", "hyper2", "hyper3"]
@@ -56,13 +56,13 @@ def read(opts, monkeypatch):
 def test_a_target_means_what_it_means_to_salt_among_the_hypervisors(opts, read, where, meant):
     opts["nodegroups"] = {"racked": "G@rack:r1"}
 
-    assert sorted(matching.match_hosts(opts, HOSTS, where, "where")) == meant
+    assert sorted(publishing.match_hosts(opts, HOSTS, where, "where")) == meant
     # Once for each host, however many guests are minions too.
     assert len(read) <= len(HOSTS)
 
 
 def test_a_listed_guest_is_not_said_to_have_no_key(opts, read):
     with pytest.raises(BadArgument, match="lists gone, whose key") as caught:
-        matching.match_hosts(opts, HOSTS, "L@hyper1,web1,gone", "where")
+        publishing.match_hosts(opts, HOSTS, "L@hyper1,web1,gone", "where")
 
     assert "web1," not in str(caught.value).replace("L@hyper1,web1,gone", "")

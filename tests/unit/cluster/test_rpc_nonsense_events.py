@@ -9,7 +9,7 @@ from salt.utils.event import SaltEvent
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
-from saltvirt.cluster.rpc import eventbus, minions, pings
+from saltvirt.cluster.rpc import eventbus, minions, unsignedreplies
 from saltvirt.core.crypto import signed
 from saltvirt.core.options.config import MasterSettings
 from saltvirt.vm.create.master import minionwait
@@ -62,7 +62,7 @@ class Bus:
         return None
 
 
-class Asking(pings.Pings):
+class Asking(unsignedreplies.Pings):
     """Pings of which it is noted whether they are sent as a minion has just started."""
 
     def __init__(self, local, cloud, every_s, asked):
@@ -146,4 +146,4 @@ def test_it_does_not_say_that_a_minion_has_started(opts, monkeypatch, event):
 def test_nor_that_it_has_answered_a_ping(opts, event):
     local = Bus(event("salt/job/1/ret/web"))
 
-    assert pings.Pings(local, master(opts), 0.1).answered(["web"]) == set()
+    assert unsignedreplies.Pings(local, master(opts), 0.1).answered(["web"]) == set()

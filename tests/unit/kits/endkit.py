@@ -114,7 +114,7 @@ class Settling:
         return moveprotocol.Target(**self.other)
 
     def look_elsewhere(self):
-        return effects.Elsewhere()
+        return effects.ThirdHosts()
 
     def close(self):
         pass

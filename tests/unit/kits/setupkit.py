@@ -8,7 +8,7 @@ from pathlib import Path
 import keypairs
 import saltvirt
 from saltvirt.checks.master.asking import ProblemsFound
-from saltvirt.checks.setup.master import run, unsigned
+from saltvirt.checks.setup.master import run, unloaded
 from saltvirt.checks.setup.setupanswer import FolderFacts, MovingFacts, SetupFacts
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
@@ -111,7 +111,7 @@ class Setup:
     def data(self, *named):
         """Return what the check returns or shows beside its error, and whether all is there."""
         self.monkeypatch.setattr(minions, "ask", self._ask)
-        self.monkeypatch.setattr(unsigned, "unsigned_answers", self._answers)
+        self.monkeypatch.setattr(unloaded, "unsigned_answers", self._answers)
         try:
             return run.check(Cloud.of(self.opts), named), True
         except ProblemsFound as incomplete:

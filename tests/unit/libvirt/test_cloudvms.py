@@ -7,7 +7,7 @@ import pytest
 from saltvirt.core.errors import LibvirtRefused, NoSuchVm, StorageError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
-from saltvirt.libvirt.domains import cloudvms, firmware, lifecycle
+from saltvirt.libvirt.domains import cloudvms, domainfiles, lifecycle
 from saltvirt.xml import parse
 from saltvirt.xml.edit import clone
 
@@ -325,7 +325,7 @@ def test_a_clone_that_does_not_start_leaves_the_variables_of_an_earlier_vm(
     conn, base, undefined, monkeypatch, had
 ):
     # libvirt's test driver says of no VM where its firmware will have them.
-    monkeypatch.setattr(firmware, "has_variables", lambda _conn, name: had and name == "web1")
+    monkeypatch.setattr(domainfiles, "has_variables", lambda _conn, name: had and name == "web1")
 
     def refuses(*_args):
         raise LibvirtRefused("no start")
@@ -344,7 +344,7 @@ def test_a_clone_whose_variables_cannot_be_looked_for_is_taken_back_whole(
     def fails(*_args):
         raise LibvirtRefused("no answer")
 
-    monkeypatch.setattr(firmware, "has_variables", fails)
+    monkeypatch.setattr(domainfiles, "has_variables", fails)
     base(disk())
     with pytest.raises(LibvirtRefused, match="no answer"):
         cloudvms.clone(conn, "base", "web1", **{**QUICK, "validate": False})

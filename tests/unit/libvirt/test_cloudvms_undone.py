@@ -2,7 +2,7 @@
 
 import libvirt
 import pytest
-from saltvirt.libvirt.domains import cloudvms, firmware, lifecycle
+from saltvirt.libvirt.domains import cloudvms, domainfiles, lifecycle
 from test_cloudvms import FULL, QUICK, base, conn, disk, names, undefined
 
 __all__ = ["base", "conn", "undefined"]
@@ -45,7 +45,7 @@ def test_a_vm_that_has_got_the_name_of_a_clone_stays(conn, base):
 
 @pytest.mark.parametrize("had", [True, False])
 def test_the_variables_of_an_earlier_vm_stay(conn, base, undefined, monkeypatch, had):
-    monkeypatch.setattr(firmware, "has_variables", lambda *_args: had)
+    monkeypatch.setattr(domainfiles, "has_variables", lambda *_args: had)
     base(disk())
     made = cloudvms.clone(conn, "base", "web1", **{**QUICK, "validate": False})
 

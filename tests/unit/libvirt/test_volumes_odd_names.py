@@ -5,7 +5,7 @@ import pytest
 from saltvirt.core.errors import StorageError
 from saltvirt.libvirt.domains import cloudvms
 from saltvirt.libvirt.storage import anybytes, poolstates, volumes
-from saltvirt.storage import volumecopies
+from saltvirt.storage import writeguard
 
 POOL = "default-pool"
 SHOWN = "o\\xffd"
@@ -72,7 +72,7 @@ def test_the_name_that_is_shown_is_no_volumes(odd):
 
 
 def test_copies_and_clones_look_at_the_others(odd):
-    assert list(volumecopies._devices(odd)) == []
+    assert list(writeguard._devices(odd)) == []
     assert any(path.endswith("/ok") for path in cloudvms._volumes(odd))
 
 

@@ -8,7 +8,7 @@ import pytest
 from saltvirt.core.errors import StorageError
 from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
-from saltvirt.migration.host import arrival, arrivalchecks, arrivalfacts
+from saltvirt.migration.host import arrival, arrivalchecks, arrivalplan
 from saltvirt.placement.answers import ImageFacts
 from saltvirt.storage import diskpaths
 from saltvirt.storage.images import cache, source
@@ -52,7 +52,7 @@ def test_an_image_that_comes_first_is_what_the_disk_is_made_over(end, conn, imag
     left = end.record("arrival").facts
     assert left["paths"] == [disk.path] and left["images"] == {}
     # It is not asked for again.
-    found = arrivalfacts.gather(end.context, moving, frozenset(), "t2")
+    found = arrivalplan.gather(end.context, moving, frozenset(), "t2")
     assert found.incoming == {} and found.images[digest].path == made["backing"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from saltvirt.migration.host import arrivalchecks
-from saltvirt.vm.show.host import migrationinfo, sharedfiles
+from saltvirt.vm.show.host import migrationinfo
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_where_each_host_numbers_files_by_itself_the_mark_tells(end, conn, movin
 
 
 def test_a_device_has_no_number_that_two_hosts_have(end):
-    assert sharedfiles.inode("/dev/null") is None and sharedfiles.inode("/none") is None
+    assert migrationinfo.inode("/dev/null") is None and migrationinfo.inode("/none") is None
 
 
 @pytest.mark.parametrize("ends", ["sent", "cancelled"])

@@ -4,8 +4,7 @@ import pytest
 import told
 from saltvirt.core.errors import StorageError
 from saltvirt.migration.host import arrivalplan, sending
-from saltvirt.migration.host.arrivalfacts import LocalFacts
-from saltvirt.migration.host.arrivalplan import ArrivalPlan, AwaitedImage, ComingFile
+from saltvirt.migration.host.arrivalplan import ArrivalPlan, AwaitedImage, ComingFile, LocalFacts
 from saltvirt.storage.images.validation import ValidatedImage
 
 ISO = "/srv/tools.iso"

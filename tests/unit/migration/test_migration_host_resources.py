@@ -8,7 +8,7 @@ from saltvirt.core.errors import NoSuchVm
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import query
-from saltvirt.vm.show.host import hostdependencies, migrationinfo
+from saltvirt.vm.show.host import migrationinfo
 from saltvirt.xml.edit import readdomain
 
 TEST = HostSettings(uri="test:///default")
@@ -37,7 +37,7 @@ def why(devices="", more="", settings=TEST, is_running=False):
     root = readdomain.domain(
         f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>"
     )
-    return list(hostdependencies.host_obstacles(settings, root, is_running=is_running))
+    return list(migrationinfo.host_obstacles(settings, root, is_running=is_running))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import libvirt
 import pytest
 from saltvirt.core.model import Move
 from saltvirt.libvirt.domains import migrate, migrateconnections
-from saltvirt.migration.host import connections, sending, transferwatch
+from saltvirt.migration.host import connections, sending
 from saltvirt.xml.domain import tlspriority
 
 PARALLEL = libvirt.VIR_MIGRATE_PARALLEL
@@ -85,7 +85,7 @@ def watched(monkeypatch, options, *errors):
             raise migrate.MigrationFailed("it stays")
         return {"memory_bytes": 1}
 
-    monkeypatch.setattr(transferwatch, "watch_transfer", watch)
+    monkeypatch.setattr(sending, "watch_transfer", watch)
     try:
         sending._watch_job(None, "web1", options, True, begin)
     except migrate.MigrationFailed:

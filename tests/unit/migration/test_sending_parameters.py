@@ -8,7 +8,7 @@ import told
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Move
 from saltvirt.libvirt.domains import migrate
-from saltvirt.migration.host import peer, sending, transferwatch
+from saltvirt.migration.host import peer, sending
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_without_qemus_own_tls_no_name_is_checked(options):
 def test_why_there_is_no_post_copy_is_said_where_qemu_names_no_cause():
     said = "unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported"
 
-    assert "vm.unprivileged_userfaultfd=1 on both hosts" in transferwatch._remedy(said)
-    assert transferwatch._remedy("the connection was lost") == ""
+    assert "vm.unprivileged_userfaultfd=1 on both hosts" in sending._remedy(said)
+    assert sending._remedy("the connection was lost") == ""
 
 
 EMULATED = {"domain_type": "qemu", "state": "running"}

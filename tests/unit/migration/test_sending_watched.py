@@ -13,7 +13,7 @@ import pytest
 from saltvirt.core.model import Move
 from saltvirt.libvirt.domains import migrate
 from saltvirt.libvirt.domains.migrate import MigrationFailed
-from saltvirt.migration.host import transferwatch
+from saltvirt.migration.host import sending
 
 DATA = {"type": libvirt.VIR_DOMAIN_JOB_UNBOUNDED, "memory_processed": 4096}
 
@@ -60,7 +60,7 @@ def watch(monkeypatch):
         monkeypatch.setattr(migrate, "domain", lambda *_: dom)
         job = migrate.Job(None, None, "web1", "qemu+tls://hyper2/system", {}, 0)
         context = SimpleNamespace(progress=lambda *_, **__: None)
-        return transferwatch.watch_transfer(context, job, "web1", Move(**options))
+        return sending.watch_transfer(context, job, "web1", Move(**options))
 
     yield run
     for dom in played:
@@ -97,8 +97,8 @@ def test_a_move_that_stands_still_is_ended_and_says_where_to_look(watch):
 def test_a_move_that_is_told_never_goes_back(monkeypatch):
     told = []
     clock = iter(range(0, 100, 3))
-    monkeypatch.setattr(transferwatch.time, "monotonic", lambda: next(clock))
-    pace = transferwatch._Pace(lambda _stage, **figures: told.append(figures), Move())
+    monkeypatch.setattr(sending.time, "monotonic", lambda: next(clock))
+    pace = sending._Pace(lambda _stage, **figures: told.append(figures), Move())
 
     # Each pass over the memory of a busy guest has a total of its own.
     for percent, passes in ((40, 1), (90, 1), (12, 2), (70, 2), (95, 3), (3, 4)):
@@ -111,8 +111,8 @@ def test_a_move_that_is_told_never_goes_back(monkeypatch):
 
 def test_the_memory_begins_anew_when_the_disks_are_sent(monkeypatch):
     told, clock = [], iter(range(0, 100, 3))
-    monkeypatch.setattr(transferwatch.time, "monotonic", lambda: next(clock))
-    pace = transferwatch._Pace(lambda _stage, **figures: told.append(figures), Move())
+    monkeypatch.setattr(sending.time, "monotonic", lambda: next(clock))
+    pace = sending._Pace(lambda _stage, **figures: told.append(figures), Move())
 
     for percent, memory in ((40, 0), (99, 0), (100, 0), (5, 1 << 20), (50, 1 << 24), (70, 1 << 25)):
         pace.take({"percent": percent, "disk_bytes": 1 << 30, "memory_bytes": memory})
@@ -130,7 +130,7 @@ def test_an_end_that_comes_too_late_is_a_move(watch):
 
 @pytest.mark.slow
 def test_a_job_that_cannot_be_ended_is_said_to_go_on(watch, monkeypatch):
-    monkeypatch.setattr(transferwatch, "_CANCEL_S", 0.5)
+    monkeypatch.setattr(sending, "_CANCEL_S", 0.5)
     dom = Domain(ends="refused")
 
     with pytest.raises(
@@ -144,7 +144,7 @@ def test_post_copy_that_was_cut_goes_on_at_its_target(target):
     uri = f"qemu+tls://{target}/system"
     job = SimpleNamespace(is_cut=lambda: True, error="operation failed", uri=uri)
 
-    said = transferwatch._failed(job, "web")
+    said = sending._failed(job, "web")
 
     assert said.startswith("post-copy of VM 'web' has failed (operation failed): it runs on ")
     assert f"--postcopy-resume web {uri}" in said

@@ -16,7 +16,7 @@ from saltvirt.core.model import Requirements
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.migration.master import preflight
+from saltvirt.migration.master import rebalance
 from saltvirt.placement import choose, evacuation, generation, whatif
 from saltvirt.vm import spec
 from saltvirt.vm.show.host import migrationinfo
@@ -329,7 +329,7 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
             failed={"hyper2": "an older one: no such thing"},
         )
 
-    monkeypatch.setattr(preflight.inventory, "survey", survey)
+    monkeypatch.setattr(rebalance.inventory, "survey", survey)
     hosts = {name: host(13) for name in ("hyper1", "hyper2", "hyper3")}
     hosts["hyper1"] = told.but(hosts["hyper1"], memory={"committed_mib": 0})
     vms = {"m1": told.moving()}
@@ -338,7 +338,7 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
         there, stays = evacuation.evacuate(hosts, vms, refused=refused)
         return (there, stays, refused), there
 
-    there, stays, refused = preflight.find_agreed_plan(None, sorted(hosts), vms, place)
+    there, stays, refused = rebalance.find_agreed_plan(None, sorted(hosts), vms, place)
 
     assert there == {"m1": "hyper2"} and not stays
     assert refused == {"m1": {"hyper1": ["its CPU does not suffice"]}}

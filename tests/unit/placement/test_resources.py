@@ -10,7 +10,7 @@ from saltvirt.placement import resources
 from saltvirt.placement.answers import ComingFacts
 from saltvirt.placement.resources import Stock
 from saltvirt.vm import spec
-from saltvirt.vm.show.host import hostresources
+from saltvirt.vm.show.host import commitments
 from saltvirt.xml.domain import domain
 from saltvirt.xml.edit import readdomain
 
@@ -85,7 +85,7 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
     given = {"numatune": {"memory": {"mode": "strict", "nodeset": "1"}}, "disks": []}
     mem = {"boot": 512, "hugepages": [{"size": "2m"}]}
     vm = replace(spec.deployment(HostSettings(), "vm1", 1, mem, given).vm, disks=())
-    taken = hostresources.StockTotals(pools)
+    taken = commitments.StockTotals(pools)
     taken.memory([readdomain.domain(domain.build(vm))])
     (tmp_path / "a.img").touch()
     os.truncate(tmp_path / "a.img", 60 * 2**20)
@@ -100,7 +100,7 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
         stocks={resources.pool("ssd"): 7},
     )
 
-    found = hostresources.count_stocks(nodes, pools, taken, [coming])
+    found = commitments.count_stocks(nodes, pools, taken, [coming])
 
     assert found["hugepages of 2048 KiB"] == Stock(limit_mib=1024, committed_mib=512)
     assert found["hugepages of 1048576 KiB"] == Stock(limit_mib=0, committed_mib=0)
@@ -111,6 +111,6 @@ def test_what_a_host_has_comes_from_libvirt_and_what_is_taken_from_its_vms(tmp_p
     assert found["storage pool san"] == Stock(limit_mib=9, committed_mib=0)
     assert "storage pool off" not in found
     # Volumes of `dir` are thin, those of `logical` are not.
-    found = hostresources.count_stocks(nodes, pools, taken, [coming], pool_ratio=2.5)
+    found = commitments.count_stocks(nodes, pools, taken, [coming], pool_ratio=2.5)
     assert found["storage pool ssd"] == Stock(limit_mib=2250, committed_mib=300 + 60 + 7)
     assert found["storage pool lvm"].limit_mib == found["storage pool san"].limit_mib == 9

@@ -13,7 +13,7 @@ import salt.config
 import salt.loader
 from saltvirt.core.errors import SeedError
 from saltvirt.core.salt.context import Context
-from saltvirt.seeding import install, provided
+from saltvirt.seeding import install
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Inspection
 from saltvirt.seeding.shared import minionpackages
@@ -135,17 +135,17 @@ def provide(served, digest=None):
 
 
 def test_without_an_index_there_is_nothing(context):
-    assert provided.read_index(context, "base") == {}
+    assert install.read_index(context, "base") == {}
 
 
 def test_an_index_is_read_off_the_file_server(context, served):
     provide(served)
 
-    (found,) = provided.find_suitable(context, Inspection(**CLOUDY), "base")
+    (found,) = install.find_suitable(context, Inspection(**CLOUDY), "base")
 
     assert found.url == "salt://salt-virt/minion/salt.tar.xz"
-    assert provided.find_suitable(context, Inspection(**CLOUDY, has_minion=True), "base") == ()
-    assert provided.find_suitable(context, Inspection(root=None), "base") == ()
+    assert install.find_suitable(context, Inspection(**CLOUDY, has_minion=True), "base") == ()
+    assert install.find_suitable(context, Inspection(root=None), "base") == ()
 
 
 def test_an_environment_of_images_has_its_minions_in_base(context, served, jobs, hypervisor):
@@ -154,7 +154,7 @@ def test_an_environment_of_images_has_its_minions_in_base(context, served, jobs,
     image.mkdir()
     context.opts["file_roots"]["prod"] = [str(image)]
 
-    (found,) = provided.find_suitable(context, Inspection(**CLOUDY), "prod")
+    (found,) = install.find_suitable(context, Inspection(**CLOUDY), "prod")
     assert (found.url, found.saltenv) == ("salt://salt-virt/minion/salt.tar.xz", "base")
     got = install.prepare(context, None, HERE, "prod", (found,))
     assert Path(got.files[0][0]).read_bytes() == TARBALL and got.files[0][1] == "salt.tar.xz"
@@ -164,7 +164,7 @@ def test_an_index_that_is_damaged_is_one_line_with_the_command(context, served):
     (served / "index.json").write_text("{ }}")
 
     with pytest.raises(SeedError, match="index.json cannot be read: .*virt_image.minion_packages"):
-        provided.read_index(context, "base")
+        install.read_index(context, "base")
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_where_an_environment_has_an_index_that_is_damaged_base_is_not_used(cont
     (prod / "index.json").write_text("{ }}")
 
     with pytest.raises(SeedError, match=f"index.json cannot be read: .*{re.escape(ALONE)}$"):
-        provided.find_suitable(context, Inspection(**CLOUDY), "prod")
+        install.find_suitable(context, Inspection(**CLOUDY), "prod")
 
 
 @pytest.mark.parametrize("what", ["missing", "another"])
@@ -197,7 +197,7 @@ def test_where_an_environment_lacks_a_file_of_its_index_base_is_not_used(context
     provide(prod, digest="0a" * 32)
     if what == "missing":
         (prod / "salt.tar.xz").unlink()
-    packages = provided.find_suitable(context, Inspection(**CLOUDY), "prod")
+    packages = install.find_suitable(context, Inspection(**CLOUDY), "prod")
 
     with pytest.raises(SeedError, match=f"^salt://.*{re.escape(ALONE)}$") as refused:
         install.prepare(context, None, HERE, "prod", packages)
@@ -208,7 +208,7 @@ def test_where_an_environment_lacks_a_file_of_its_index_base_is_not_used(context
 def test_where_an_environments_index_has_nothing_for_a_guest_base_is_used(context, prod):
     (prod / "index.json").write_text(minionpackages.format_index({}))
 
-    (found,) = provided.find_suitable(context, Inspection(**CLOUDY), "prod")
+    (found,) = install.find_suitable(context, Inspection(**CLOUDY), "prod")
 
     assert found.saltenv == "base"
 

@@ -14,7 +14,7 @@ from saltvirt.core.crypto import keypair
 from saltvirt.core.errors import BadArgument, SeedError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.seeding import cloudconfig, firstboot, minionkeys, nocloud, write
+from saltvirt.seeding import cloudconfig, firstboot, nocloud, write
 from saltvirt.seeding import identity as identities
 from saltvirt.seeding.seedmodel import CloudInit, Identity
 from saltvirt.vm import profiles
@@ -183,15 +183,15 @@ def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
     (tmp_path / "k.pub").write_text(PUBLIC)
     guest_public, guest_private = keypair.generate()
 
-    assert minionkeys.read_key_pair(None, None, tmp_path) == (None, None)
-    assert minionkeys.read_key_pair(PUBLIC, PRIVATE, tmp_path) == (PUBLIC, PRIVATE)
-    assert minionkeys.read_key_pair(
+    assert identities.read_key_pair(None, None, tmp_path) == (None, None)
+    assert identities.read_key_pair(PUBLIC, PRIVATE, tmp_path) == (PUBLIC, PRIVATE)
+    assert identities.read_key_pair(
         str(tmp_path / "k.pub"), str(tmp_path / "minion.pem"), tmp_path
     ) == (
         PUBLIC,
         PRIVATE,
     )
-    assert minionkeys.read_key_pair(
+    assert identities.read_key_pair(
         guest_public, keypair.seal(guest_private, PUBLIC), tmp_path
     ) == (
         guest_public,
@@ -211,7 +211,7 @@ def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
 )
 def test_a_key_pair_that_cannot_work_is_refused_before_the_vm_exists(public, private, why):
     with pytest.raises(SeedError, match=why):
-        minionkeys.read_key_pair(public, private, "/nowhere")
+        identities.read_key_pair(public, private, "/nowhere")
 
 
 def prepared(opts=None, settings=None, functions=(), **given):

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from saltvirt.core.errors import SeedError
-from saltvirt.seeding import container, firstboot, nocloud
+from saltvirt.seeding import firstboot, nocloud
 from saltvirt.seeding.seedmodel import Identity
 
 
@@ -20,17 +20,17 @@ def raw(path):
 def test_qemu_finds_the_bytes_and_no_fault(tmp_path, size):
     path, data = tmp_path / "seed.qcow2", os.urandom(size)
 
-    path.write_bytes(container.wrap_in_qcow2(data))
+    path.write_bytes(nocloud.wrap_in_qcow2(data))
 
     subprocess.run(["qemu-img", "check", "-q", path], check=True)
     assert raw(path) == data
 
 
 def test_one_that_no_table_could_hold_is_refused(monkeypatch):
-    monkeypatch.setattr(container, "_TABLE", 2)
+    monkeypatch.setattr(nocloud, "_TABLE", 2)
 
     with pytest.raises(SeedError, match="the seed is too large: 20480 bytes"):
-        container.wrap_in_qcow2(bytes(20480))
+        nocloud.wrap_in_qcow2(bytes(20480))
 
 
 def test_a_key_that_is_wiped_is_nowhere_in_the_file_and_the_seed_can_have_snapshots(tmp_path):

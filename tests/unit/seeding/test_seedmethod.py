@@ -405,7 +405,7 @@ def test_a_further_method_is_one_entry(monkeypatch):
 def test_only_the_table_has_the_names_of_seed_methods():
     names = "|".join(seedmethods.METHODS)
     # The worker is a program of its own. Modules of Salt and cells have words of these names, too.
-    others = ("seeding/offline/worker/", "cells/", "core/salt/lookonly.py", "saltlooks.py")
+    others = ("seeding/offline/worker/", "cells/", "core/salt/lookonly.py", "granted.py")
     library = ROOT / "_utils/saltvirt"
     files_with_names = [
         str(path.relative_to(library))

@@ -13,7 +13,7 @@ from saltvirt.core import sshkeys, writelimit
 from saltvirt.core.errors import BadArgument, SeedError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.seeding import cloudconfig, credentials, identity, nocloud, seedmethod, users, write
+from saltvirt.seeding import cloudconfig, credentials, identity, nocloud, seedmethod, write
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity, Inspection
 from saltvirt.vm.spec import deployment
@@ -218,7 +218,7 @@ def test_who_logs_in_is_said_where_it_is_known(asked, found, change, user):
     [("debian 13", "debian"), ("rhel 9", "cloud-user"), ("some system", None), (None, None)],
 )
 def test_default_users_are_known_by_the_distribution(system, user):
-    assert users.default_user(system) == user
+    assert seedmethod.default_user(system) == user
 
 
 @pytest.mark.parametrize("key", ["user", "users", "system_info"])

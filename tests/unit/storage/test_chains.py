@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from saltvirt.core.errors import LibvirtRefused, StorageError
 from saltvirt.libvirt.domains import lifecycle, snapshots
-from saltvirt.storage import chains, newsnapshots
+from saltvirt.storage import chains
 
 pytestmark = pytest.mark.usefixtures("tmp_path")
 
@@ -46,12 +46,12 @@ def test_the_twenty_first_external_snapshot_is_refused(deep, monkeypatch):
     how = {"is_external": True, "is_quiesced": False}
 
     vm(monkeypatch, deep[19])
-    newsnapshots.take(None, "web1", "s20", **how)
+    chains.take(None, "web1", "s20", **how)
     vm(monkeypatch, deep[20])
     with pytest.raises(LibvirtRefused, match="has 20 files below it.*delete an external snapshot"):
-        newsnapshots.take(None, "web1", "s21", **how)
+        chains.take(None, "web1", "s21", **how)
     # An internal one adds no file.
-    newsnapshots.take(None, "web1", "s21", is_external=False, is_quiesced=False)
+    chains.take(None, "web1", "s21", is_external=False, is_quiesced=False)
 
     assert taken == [True, False]
 

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 from saltvirt.core.errors import ImageError
-from saltvirt.storage.images import firmware, qcow2, validation
+from saltvirt.storage.images import headers, qcow2, validation
 
 ESP = uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b")
 BIOS_BOOT = uuid.UUID("21686148-6449-6e6f-744e-656564454649")
@@ -49,7 +49,7 @@ DISKS = {
 def test_an_image_for_uefi_alone_is_told_from_others(name):
     disk, wanted = DISKS[name]
 
-    assert firmware.needs_uefi(disk[: firmware.HEAD_BYTES]) is wanted
+    assert headers.needs_uefi(disk[: headers.HEAD_BYTES]) is wanted
 
 
 @pytest.mark.parametrize("how", [[], ["-c"], ["-o", "cluster_size=512"], ["-o", "compat=0.10"]])

@@ -4,7 +4,7 @@ import json
 import subprocess
 
 import pytest
-from saltvirt.storage.images import foreign
+from saltvirt.storage.images import headers
 
 SIZE = 24 * 2**20
 
@@ -25,7 +25,7 @@ def test_a_size_is_the_one_that_qemu_says(tmp_path, fmt, options):
     argv = ["qemu-img", "info", "--output=json", "-f", fmt, path]
     said = json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
 
-    found = foreign.foreign_sizes(path, fmt)
+    found = headers.foreign_sizes(path, fmt)
 
     assert found.virtual == said["virtual-size"] == SIZE
     assert found.cluster in (said.get("cluster-size"), None)
@@ -37,11 +37,11 @@ def test_what_is_not_of_its_format_has_no_size(tmp_path, fmt, content):
     path = tmp_path / "disk"
     path.write_bytes(content)
 
-    assert foreign.foreign_sizes(path, fmt) is None
+    assert headers.foreign_sizes(path, fmt) is None
 
 
 def test_a_size_that_no_file_can_have_is_none(tmp_path):
     path = tmp_path / "disk"
     path.write_bytes(b"KDMV" + b"\xff" * 4096)
 
-    assert foreign.foreign_sizes(path, "vmdk") is None
+    assert headers.foreign_sizes(path, "vmdk") is None

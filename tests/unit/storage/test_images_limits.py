@@ -17,7 +17,7 @@ from saltvirt.core.errors import ImageError
 from saltvirt.core.model import Disk
 from saltvirt.core.units import MIB
 from saltvirt.core.writelimit import OverLimit
-from saltvirt.migration.host import arrivalfacts
+from saltvirt.migration.host import arrivalplan
 from saltvirt.placement.answers import ImageFacts
 from saltvirt.storage.images import cache, clone, tool, validation
 
@@ -173,7 +173,7 @@ def test_an_image_that_another_host_would_send_needs_room_here(context):
     moving = SimpleNamespace(disks=[SimpleNamespace(how="copy", base="0" * 64, image=image)])
 
     with pytest.raises(OverLimit, match="no room for image 0000000000000000 in"):
-        arrivalfacts.gather(context, moving, frozenset(), "t1")
+        arrivalplan.gather(context, moving, frozenset(), "t1")
 
 
 class Endless(http.server.BaseHTTPRequestHandler):

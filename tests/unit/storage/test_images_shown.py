@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from saltvirt.storage.images import cache, cachedimages, shownimages, validation
+from saltvirt.storage.images import cache, cachedimages, validation
 
 
 def test_a_golden_image_is_shown_when_its_cached_copy_is_gone(hypervisor):
@@ -13,14 +13,14 @@ def test_a_golden_image_is_shown_when_its_cached_copy_is_gone(hypervisor):
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", golden, "8M"], check=True)
     digest = cache.adopt(settings, golden, validation.validate(golden))
     with hypervisor.libvirt() as conn:
-        assert shownimages.shown_images(conn, settings)[digest]["source"] == str(golden)
+        assert cachedimages.shown_images(conn, settings)[digest]["source"] == str(golden)
         known = cachedimages.list_images(conn, settings)
-        assert shownimages.shown_images(conn, settings) == known
+        assert cachedimages.shown_images(conn, settings) == known
 
         pruned = cachedimages.prune(conn, settings, None, is_dry=False)
 
         assert set(pruned["removed"]) == {digest} and golden.exists()
-        row = shownimages.shown_images(conn, settings)[digest]
+        row = cachedimages.shown_images(conn, settings)[digest]
         assert row["source"] == f"{golden} (golden image; the cache has no copy of it)"
         assert (row["virtual_bytes"], row["users"]) == (8 << 20, [])
         assert cachedimages.prune(conn, settings, None, is_dry=True)["removed"] == {}
@@ -34,4 +34,4 @@ def test_what_is_no_golden_image_is_not_shown_as_one(hypervisor):
     (folder / "folder.qcow2").mkdir()
 
     with hypervisor.libvirt() as conn:
-        assert shownimages.shown_images(conn, hypervisor.settings) == {}
+        assert cachedimages.shown_images(conn, hypervisor.settings) == {}

@@ -10,7 +10,7 @@ import verdicts
 from saltvirt.core import files
 from saltvirt.core.errors import StorageError
 from saltvirt.core.journal import records
-from saltvirt.storage import door, trash, trashbacking, vmvolumes
+from saltvirt.storage import door, trash, unreadablechains, vmvolumes
 from test_trash import older, purged
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
@@ -87,7 +87,7 @@ def test_a_purge_on_a_full_disk_names_each_file_and_the_next_leaves_no_entry_stu
     is_full.clear()
     purged(hypervisor, "web1")
 
-    assert trashbacking.find_unreadable_entries(hypervisor.settings) == {}
+    assert unreadablechains.find_unreadable_entries(hypervisor.settings) == {}
     assert [row["away"] for row in trash.list_entries(hypervisor.settings).values()] == [[]]
     assert hypervisor.files() == []
 
@@ -109,7 +109,7 @@ def test_who_dies_before_a_file_is_on_record_leaves_no_entry_that_is_stuck(hyper
         monkeypatch.undo()
     path.unlink()
 
-    assert trashbacking.find_unreadable_entries(hypervisor.settings) == {}
+    assert unreadablechains.find_unreadable_entries(hypervisor.settings) == {}
 
 
 @pytest.mark.parametrize("is_noted", [True, False])

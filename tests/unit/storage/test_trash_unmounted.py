@@ -11,7 +11,7 @@ import pytest
 import verdicts
 from saltvirt.core.errors import StorageError
 from saltvirt.core.journal import records
-from saltvirt.storage import policies, trash, trashbacking, usage
+from saltvirt.storage import policies, trash, unreadablechains, usage
 from saltvirt.storage.images import cachedimages
 from test_unreadablechains import damaged, overlay, unread
 
@@ -109,7 +109,7 @@ def test_a_file_system_that_fails_is_said_in_a_line_and_holds_up_no_other(
     monkeypatch.setattr(os, "lstat", fails(hypervisor.root / "far off"))
 
     assert trash.list_entries(hypervisor.settings)[entry]["bytes"] >= 0
-    assert trashbacking.backing_files(hypervisor.settings) == {}
+    assert unreadablechains.backing_files(hypervisor.settings) == {}
     for act in (trash.restore, lambda *given: trash.empty(given[0], given[1:])):
         with pytest.raises(StorageError, match="mount its file system"):
             act(hypervisor.settings, entry)
@@ -124,7 +124,7 @@ def test_who_dies_as_an_entry_is_forgotten_leaves_none_that_is_away(hypervisor, 
         trash.empty(hypervisor.settings)
     monkeypatch.undo()
 
-    assert trashbacking.find_unreadable_entries(hypervisor.settings) == {}
+    assert unreadablechains.find_unreadable_entries(hypervisor.settings) == {}
     assert list(trash.empty(hypervisor.settings)) == [entry]
 
 
@@ -142,7 +142,7 @@ def based(hypervisor, tmp_path):
 @pytest.mark.parametrize("spoil", [Path.unlink, unread, damaged])
 def test_nothing_goes_that_what_it_is_based_on_may_need(hypervisor, based, spoil):
     middle, base = based
-    assert trashbacking.find_unreadable_entries(hypervisor.settings) == {}
+    assert unreadablechains.find_unreadable_entries(hypervisor.settings) == {}
     spoil(middle)
 
     why = "entry 'web1-.*' of the trash may be based on it: .*middle.qcow2 .*; or if it is"
@@ -156,7 +156,7 @@ def test_what_is_based_on_another_file_of_the_trash_is_known(hypervisor, based):
     with trash.fill_trash(hypervisor.settings, "web2", reason="a test") as drop:
         drop(verdicts.free(based[0]))
 
-    assert trashbacking.find_unreadable_entries(hypervisor.settings) == {}
+    assert unreadablechains.find_unreadable_entries(hypervisor.settings) == {}
     why = "a disk in the trash .entry web.-.* is based on it"
     assert re.match(why, judged(hypervisor.settings, based[1]).reason)
 
@@ -171,7 +171,7 @@ def test_what_a_guest_wrote_into_its_raw_disk_holds_nothing_up(hypervisor, based
     with trash.fill_trash(hypervisor.settings, "web2", reason="a test", definition=text) as drop:
         drop(verdicts.free(disk))
 
-    assert trashbacking.find_unreadable_entries(hypervisor.settings) == {}
+    assert unreadablechains.find_unreadable_entries(hypervisor.settings) == {}
 
 
 def test_what_is_to_be_typed_of_an_entry_is_quoted(hypervisor):
@@ -181,7 +181,7 @@ def test_what_is_to_be_typed_of_an_entry_is_quoted(hypervisor):
     with trash.fill_trash(settings, "my vm", reason="a test") as drop:
         drop(verdicts.free(disk))
 
-    ((entry, why),) = trashbacking.find_unreadable_entries(settings).items()
+    ((entry, why),) = unreadablechains.find_unreadable_entries(settings).items()
 
     assert shlex.split(why)[-2:] == ["virt.trash_empty", entry]
 
@@ -192,7 +192,7 @@ def test_an_entry_whose_definition_cannot_be_read_holds_nothing_up(hypervisor):
     with trash.fill_trash(settings, "web1", reason="a test", definition="<domain") as drop:
         drop(verdicts.free(disk))
 
-    assert trashbacking.find_unreadable_entries(settings) == {}
+    assert unreadablechains.find_unreadable_entries(settings) == {}
 
 
 def test_a_raw_volume_may_have_in_it_whatever_its_guest_has_written(hypervisor):
@@ -208,6 +208,6 @@ def test_a_raw_volume_may_have_in_it_whatever_its_guest_has_written(hypervisor):
             drop(verdicts.free(disk))
 
         (entry,) = trash.list_entries(settings)
-        assert (trashbacking.find_unreadable_entries(settings) == {}) is is_known
+        assert (unreadablechains.find_unreadable_entries(settings) == {}) is is_known
 
         trash.restore(settings, entry)

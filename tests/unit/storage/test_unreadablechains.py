@@ -9,7 +9,7 @@ import verdicts
 from saltvirt.core.errors import StorageError
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.seeding import golden
-from saltvirt.storage import policies, trash, trashbacking, unreadablechains, usage, vmvolumes
+from saltvirt.storage import policies, trash, unreadablechains, usage, vmvolumes
 from saltvirt.storage.images import cachedimages
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.vm.create.host import existing
@@ -183,9 +183,9 @@ def test_the_trash_is_read_once_however_many_files_are_there_already(
         drop(verdicts.free(overlay(tmp_path / "top.qcow2", base)))
     asked = []
     for name in ("find_unreadable_entries", "backing_files", "backing_files_beside"):
-        usual = getattr(trashbacking, name)
+        usual = getattr(unreadablechains, name)
         monkeypatch.setattr(
-            trashbacking, name, lambda *of, u=usual, n=name: asked.append(n) or u(*of)
+            unreadablechains, name, lambda *of, u=usual, n=name: asked.append(n) or u(*of)
         )
     paths = [str(tmp_path / f"{number}.qcow2") for number in range(20)]
 

@@ -4,7 +4,7 @@ import pytest
 from saltvirt.core.errors import ImageError
 from saltvirt.core.model import Disk, Vm
 from saltvirt.storage.images.validation import ValidatedImage
-from saltvirt.vm.create.host import bootable
+from saltvirt.vm.create.host import buildplan
 
 IMAGE = "salt://x.qcow2"
 
@@ -24,7 +24,7 @@ def images(*, needs_uefi):
 
 def test_an_image_for_uefi_alone_is_refused_under_a_bios_with_what_boots_it():
     with pytest.raises(ImageError, match="boots by UEFI alone .*; give boot='{efi: True}'"):
-        bootable.refuse_unbootable(vm(), images(needs_uefi=True), is_seeded=True)
+        buildplan.refuse_unbootable(vm(), images(needs_uefi=True), is_seeded=True)
 
 
 @pytest.mark.parametrize("is_seeded", [True, False])
@@ -42,29 +42,29 @@ def test_an_image_for_uefi_alone_is_refused_under_a_bios_with_what_boots_it():
 def test_a_vm_that_boots_otherwise_is_taken(more, is_seeded):
     known = images(needs_uefi=True)
 
-    bootable.refuse_unbootable(vm(**more), known, is_seeded=is_seeded)
-    assert [*bootable.boot_warnings(vm(**more), known, is_seeded=is_seeded)] == []
+    buildplan.refuse_unbootable(vm(**more), known, is_seeded=is_seeded)
+    assert [*buildplan.boot_warnings(vm(**more), known, is_seeded=is_seeded)] == []
 
 
 def test_what_is_not_known_of_an_image_refuses_nothing():
     for known in ({}, {IMAGE: None}, images(needs_uefi=False)):
-        bootable.refuse_unbootable(vm(), known, is_seeded=True)
-        assert [*bootable.boot_warnings(vm(), known, is_seeded=False)] == []
+        buildplan.refuse_unbootable(vm(), known, is_seeded=True)
+        assert [*buildplan.boot_warnings(vm(), known, is_seeded=False)] == []
 
 
 def test_without_a_seed_it_is_a_warning():
     known = images(needs_uefi=True)
 
-    bootable.refuse_unbootable(vm(), known, is_seeded=False)
+    buildplan.refuse_unbootable(vm(), known, is_seeded=False)
 
-    (line,) = bootable.boot_warnings(vm(), known, is_seeded=False)
+    (line,) = buildplan.boot_warnings(vm(), known, is_seeded=False)
     assert "boots by UEFI alone" in line and line.endswith("give boot='{efi: True}'")
 
 
 def test_a_vm_of_a_processor_without_a_bios_needs_uefi_for_each_image():
     with pytest.raises(ImageError, match="a VM of aarch64 has no BIOS.*boot='{efi: True}'"):
-        bootable.refuse_unbootable(vm(arch="aarch64"), images(needs_uefi=False), is_seeded=True)
-    bootable.refuse_unbootable(
+        buildplan.refuse_unbootable(vm(arch="aarch64"), images(needs_uefi=False), is_seeded=True)
+    buildplan.refuse_unbootable(
         vm(arch="aarch64", boot={"efi": True}), images(needs_uefi=False), is_seeded=True
     )
 
@@ -85,7 +85,7 @@ EMPTY = Disk(name="system", target="vda", size_mib=1)
     ],
 )
 def test_a_vm_whose_only_disk_is_empty_is_named(more, is_named):
-    said = [*bootable.boot_warnings(vm(**more), {}, is_seeded=False)]
+    said = [*buildplan.boot_warnings(vm(**more), {}, is_seeded=False)]
 
     assert said == (["no image was given: its disk is empty"] if is_named else [])
 

@@ -13,7 +13,7 @@ from saltvirt.core.errors import MasterError
 from saltvirt.core.options.config import MasterSettings
 from saltvirt.vm.create.master import deploy, minionwait
 from saltvirt.vm.create.master.many import run
-from saltvirt.vm.create.master.many.outcome import Call
+from saltvirt.vm.create.master.many.manyrequest import Call
 from saltvirt.vm.guest.master import reachvm
 
 

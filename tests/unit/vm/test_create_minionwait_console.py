@@ -3,7 +3,7 @@
 import fleetkit
 import pytest
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.rpc import minions, pings
+from saltvirt.cluster.rpc import minions, unsignedreplies
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 from saltvirt.core.errors import MasterError
 from saltvirt.seeding.shared import minionpackages
@@ -35,7 +35,7 @@ def cloud(monkeypatch, opts, tmp_path):
         def monotonic():
             return made.clock
 
-    class Played(pings.Pings):
+    class Played(unsignedreplies.Pings):
         def answered(self, wanted, *, now=False):
             made.clock += 5
             return set(wanted) if made.clock >= made.answers_at else set()

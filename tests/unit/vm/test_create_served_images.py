@@ -5,7 +5,7 @@ import hashlib
 import fleetkit
 import pytest
 from salt.fileserver import Fileserver
-from saltvirt.vm.create.master import fileserver
+from saltvirt.vm.create.master import offers
 
 HERE = "salt://images/a.qcow2"
 
@@ -21,7 +21,7 @@ def opts(opts, tmp_path):
 
 def test_what_the_file_server_has_is_told_wherever_a_call_names_it(opts):
     digest = hashlib.sha256(b"an image").hexdigest()
-    images = fileserver.Images(opts)
+    images = offers.Images(opts)
 
     for given in (
         {"image": HERE},
@@ -47,11 +47,11 @@ def test_what_the_file_server_has_is_told_wherever_a_call_names_it(opts):
 def test_of_all_else_the_host_finds_out_itself(opts, given):
     request = fleetkit.request(**given)
 
-    assert fileserver.Images(opts).digests(request.images, request.saltenv) == {}
+    assert offers.Images(opts).digests(request.images, request.saltenv) == {}
 
 
 def test_a_file_server_that_hashes_otherwise_says_nothing(opts):
-    assert fileserver.Images({**opts, "hash_type": "md5"}).digests([HERE], "base") == {}
+    assert offers.Images({**opts, "hash_type": "md5"}).digests([HERE], "base") == {}
 
 
 def test_for_many_vms_it_is_asked_once(opts, monkeypatch):
@@ -62,7 +62,7 @@ def test_for_many_vms_it_is_asked_once(opts, monkeypatch):
         return usual(self, load)
 
     monkeypatch.setattr(Fileserver, "file_hash", file_hash)
-    images = fileserver.Images(opts)
+    images = offers.Images(opts)
     for _vm in range(3):
         images.digests([HERE], "base")
 
@@ -75,5 +75,5 @@ def test_a_backend_that_fails_in_any_way_leaves_it_to_the_host(opts, monkeypatch
 
     monkeypatch.setattr(Fileserver, "file_hash", file_hash)
 
-    assert fileserver.Images(opts).digests([HERE], "base") == {}
+    assert offers.Images(opts).digests([HERE], "base") == {}
     assert "salt://images/a.qcow2 is: a fault of the backend" in caplog.text

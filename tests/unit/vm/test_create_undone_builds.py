@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from saltvirt.core.errors import StorageError
-from saltvirt.libvirt.domains import firmware, lifecycle
+from saltvirt.libvirt.domains import domainfiles, lifecycle
 from saltvirt.storage import ownermark
 from saltvirt.storage.vmvolumes import VmVolumes
-from saltvirt.vm.create.host import create, undoing
+from saltvirt.vm.create.host import create
 from saltvirt.vm.purge.host import purge
 from saltvirt.vm.show.host import inspect
 from saltvirt.xml.edit import readdomain
@@ -124,7 +124,7 @@ def test_a_host_says_that_it_can_take_a_build_back(hypervisor, conn):
 
 @pytest.mark.parametrize("were_there", [False, True])
 def test_variables_that_were_there_before_the_build_stay(hypervisor, conn, monkeypatch, were_there):
-    monkeypatch.setattr(firmware, "has_variables", lambda *_args: were_there)
+    monkeypatch.setattr(domainfiles, "has_variables", lambda *_args: were_there)
     build(hypervisor)
     undefine, kept = lifecycle.undefine, []
     monkeypatch.setattr(
@@ -139,7 +139,7 @@ def test_variables_that_were_there_before_the_build_stay(hypervisor, conn, monke
 
 
 def test_only_volumes_that_the_build_made_go():
-    undo = undoing.Undo(
+    undo = purge.Undo(
         uuid="u",
         made_names=frozenset({"lvm/new", "/a"}),
         kept_paths=frozenset(),

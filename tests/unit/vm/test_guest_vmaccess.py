@@ -8,7 +8,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect, nat
 from saltvirt.libvirt.domains import power
 from saltvirt.network.bridge import links
-from saltvirt.vm.guest.host import vmaccess
+from saltvirt.vm.guest.host import inguest
 from saltvirt.vm.show.host import inspect
 from saltvirt.xml import parse
 from saltvirt.xml.edit import readdomain
@@ -44,7 +44,7 @@ def with_nic(conn, name="web1", note=""):
 def test_one_vm_says_where_it_is_reached_and_a_list_of_all_does_not(conn):
     with_nic(conn, note='ssh_user="debian"')
 
-    shown = vmaccess.describe_vm(conn, "web1", "hyper1")["web1"]
+    shown = inguest.describe_vm(conn, "web1", "hyper1")["web1"]
 
     (address,) = shown["addresses"]
     assert guestaccess.addresses([address]) == [address]
@@ -58,7 +58,7 @@ def test_one_vm_says_where_it_is_reached_and_a_list_of_all_does_not(conn):
 def test_without_keys_the_console_is_the_way_in(conn):
     with_nic(conn, note='ssh_user="-oProxyCommand=reboot"')
 
-    shown = vmaccess.describe_vm(conn, "web1", "hyper1")["web1"]
+    shown = inguest.describe_vm(conn, "web1", "hyper1")["web1"]
 
     assert shown["ssh_user"] is None
     assert shown["login"].startswith("virsh console web1 (on hyper1; asks for a password")
@@ -67,7 +67,7 @@ def test_without_keys_the_console_is_the_way_in(conn):
 def test_a_vm_that_does_not_run_is_reached_nowhere(conn):
     power.act(conn, "test", "destroy")
 
-    shown = vmaccess.describe_vm(conn, "test", "hyper1")["test"]
+    shown = inguest.describe_vm(conn, "test", "hyper1")["test"]
 
     assert (shown["addresses"], shown["login"]) == ([], None)
 
@@ -124,7 +124,7 @@ def test_sources_are_asked_until_one_knows(monkeypatch, caplog, said, listens, f
     root = parse(f"<domain><devices>{NIC}{agent}</devices></domain>")
 
     with caplog.at_level("DEBUG", "saltvirt"):
-        shown, source = vmaccess._find_addresses(guest, "web1", root)
+        shown, source = inguest._find_addresses(guest, "web1", root)
 
     assert (shown, guest.asked) == (found, asked)
     last = "neighbours" if wanted else asked[-1]

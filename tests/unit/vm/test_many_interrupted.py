@@ -11,7 +11,7 @@ from saltvirt.cluster import minionkeys
 from saltvirt.core import undo
 from saltvirt.core.errors import MasterError
 from saltvirt.vm.create.master.many import builds, run
-from saltvirt.vm.create.master.many.outcome import NotAllBuilt
+from saltvirt.vm.create.master.many.manyrequest import NotAllBuilt
 from test_many_run import built, failing
 
 
@@ -72,7 +72,7 @@ def test_whatever_ends_the_wait_it_is_said_what_is_built_and_who_has_answered(
         out["web1"] = time.monotonic()
         raise cut
 
-    monkeypatch.setattr(run.minionwaits, "wait_for_minions", cut_off)
+    monkeypatch.setattr(run.minionwait, "wait_for_minions", cut_off)
     with pytest.raises(NotAllBuilt, match=f"not waited for any longer.*{line}") as caught:
         built(cloud, count=2, wait=True)
 
@@ -87,7 +87,7 @@ def test_all_or_nothing_is_nothing_if_the_master_fails_while_minions_are_waited_
     def cut_off(*_args):
         raise MasterError("the Salt master does not answer")
 
-    monkeypatch.setattr(run.minionwaits, "wait_for_minions", cut_off)
+    monkeypatch.setattr(run.minionwait, "wait_for_minions", cut_off)
     with pytest.raises(NotAllBuilt, match="2 VMs that this call had built are purged again"):
         built(cloud, count=2, wait=True, whole=True)
 

@@ -9,10 +9,10 @@ import pytest
 from askedpillar import asked
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.rpc import pings, unsignedreplies
+from saltvirt.cluster.rpc import unsignedreplies
 from saltvirt.core.options.config import MasterSettings
 from saltvirt.core.salt import compat
-from saltvirt.vm.create.master.many import minionwaits
+from saltvirt.vm.create.master import minionwait
 
 
 class Bus:
@@ -65,7 +65,7 @@ def waited(opts, monkeypatch):
         master = Cloud(opts={**opts, **options}, settings=MasterSettings(), progress=print)
         until = dict.fromkeys(["web1", "web2"], time.monotonic() + 0.5)
         answered = {}
-        minionwaits.wait_for_minions(master, until, answered, every_s=0.1)
+        minionwait.wait_for_minions(master, until, answered, every_s=0.1)
         return set(answered)
 
     return wait
@@ -86,10 +86,10 @@ def test_a_late_answer_to_an_earlier_question_is_one(waited):
 
 def test_whoever_is_silent_for_long_is_asked_less_often(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(pings.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(unsignedreplies.time, "monotonic", lambda: clock[0])
     bus = Bus()
     bus.event.get_event = lambda wait, tag, full: clock.__setitem__(0, clock[0] + wait)
-    asking = pings.Pings(bus, SimpleNamespace(opts={}), every_s=5)
+    asking = unsignedreplies.Pings(bus, SimpleNamespace(opts={}), every_s=5)
     at = []
     while clock[0] < 1200:
         before = len(bus.asked)

@@ -5,7 +5,7 @@ import pytest
 from saltvirt.cluster import orders
 from saltvirt.core.errors import ReservationRefused, VirtError
 from saltvirt.vm.create.master.many import manyrequest, run
-from saltvirt.vm.create.master.many.outcome import Call, NotAllBuilt
+from saltvirt.vm.create.master.many.manyrequest import Call, NotAllBuilt
 
 
 def call(*vms, **terms):

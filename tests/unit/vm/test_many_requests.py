@@ -2,8 +2,8 @@
 
 import pytest
 from saltvirt.core.errors import BadArgument
-from saltvirt.vm.create.master.many import lines, manyrequest
-from saltvirt.vm.create.master.many.turns import Turns
+from saltvirt.vm.create.master.many import manyrequest
+from saltvirt.vm.create.master.many.builds import Turns
 from saltvirt.vm.create.master.vmrequest import Terms
 
 NIC = {"name": "eth0", "source": "br0", "mac": "52:00:00:00:00:01"}
@@ -108,4 +108,4 @@ def test_where_nothing_can_begin_and_nothing_is_under_way_nobody_waits():
 def test_a_line_of_reasons_has_each_once():
     why = {"h1": "full", "h2": "full", "h3": "off", "h4": "full", "h5": "full"}
 
-    assert lines.no_place(why) == "no host fits: full (h1, h2, h4 and 1 more); off (h3)"
+    assert manyrequest.no_place(why) == "no host fits: full (h1, h2, h4 and 1 more); off (h3)"

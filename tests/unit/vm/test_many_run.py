@@ -13,7 +13,7 @@ from saltvirt.core.errors import BadArgument, NameTaken, ReservationRefused, Vir
 from saltvirt.core.journal import records
 from saltvirt.vm.create.master import deploy
 from saltvirt.vm.create.master.many import manyrequest, planning, run
-from saltvirt.vm.create.master.many.outcome import Call, NotAllBuilt
+from saltvirt.vm.create.master.many.manyrequest import Call, NotAllBuilt
 
 IMAGE = "salt://a.qcow2"
 NIC = {"name": "eth0", "source": "br0", "mac": "52:00:00:00:00:01"}
@@ -346,7 +346,7 @@ def test_no_host_is_at_more_than_its_limit(cloud):
 def test_minions_that_do_not_answer_are_named_and_stay(cloud, monkeypatch):
     answered = {"web1": time.monotonic() + 5}
     monkeypatch.setattr(
-        run.minionwaits,
+        run.minionwait,
         "wait_for_minions",
         lambda _cloud, until, out: out.update({n: answered[n] for n in answered if n in until}),
     )

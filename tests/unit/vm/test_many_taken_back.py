@@ -2,7 +2,7 @@
 
 import pytest
 from saltvirt.cluster.rpc import minions
-from saltvirt.vm.create.master.many.outcome import NotAllBuilt
+from saltvirt.vm.create.master.many.manyrequest import NotAllBuilt
 from test_many_run import built, failing
 
 

@@ -12,7 +12,7 @@ import pytest
 from saltvirt.core.errors import NoSuchVm, StorageError
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.libvirt.storage import diskvolumes
-from saltvirt.storage import policies, trashbacking, vmvolumes
+from saltvirt.storage import policies, unreadablechains, vmvolumes
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.vm.purge.host import purge
 from saltvirt.vm.recovery.host import unfinished
@@ -270,5 +270,5 @@ def test_what_a_disk_in_the_trash_is_based_on_is_used(host, monkeypatch):
     assert not vmvolumes.judge_volume(*where).used_by
 
     path = f"{host.settings.images}/base.qcow2"
-    monkeypatch.setattr(trashbacking, "backing_files", lambda _settings: {path: "deep-1"})
+    monkeypatch.setattr(unreadablechains, "backing_files", lambda _settings: {path: "deep-1"})
     assert vmvolumes.judge_volume(*where).used_by[0].owner == "deep-1"

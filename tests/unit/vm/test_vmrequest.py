@@ -7,7 +7,7 @@ from saltvirt.core.options import config
 from saltvirt.vm import profiles, spec
 from saltvirt.vm.create.master import deploy, vmrequest
 from saltvirt.vm.create.master.many import manyrequest, run
-from saltvirt.vm.create.master.many.outcome import Call
+from saltvirt.vm.create.master.many.manyrequest import Call
 
 PARSERS = [
     (spec, "requirements_from_master"),

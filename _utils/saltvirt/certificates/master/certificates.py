@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from saltvirt.ca import backup, ca, layout, policy
-from saltvirt.ca import reclaim as reclaiming
+from saltvirt.ca import backup, ca, policy, store
+from saltvirt.ca import enrolled as reclaiming
 from saltvirt.ca.authorities import Authorities
 from saltvirt.ca.enrolled import Register
 from saltvirt.cluster import membership
@@ -217,7 +217,7 @@ def reclaim(opts: Mapping[str, Any], hosts: Iterable[str], now: datetime) -> dic
     """
     Revoke other hosts' certificates that contain a name of these hosts.
 
-    Returns ``{other host: [serial]}``; see :mod:`saltvirt.ca.reclaim`. Raises
+    Returns ``{other host: [serial]}``; see :mod:`saltvirt.ca.enrolled`. Raises
     :class:`PkiRefused` if the CAs' files cannot be used.
     """
     authorities = open_authorities(opts)
@@ -262,7 +262,7 @@ def export(opts: Mapping[str, Any], path: str | Path, passphrase_file: str | Pat
     authorities = open_authorities(opts)
     try:
         contents_by_path = backup.read_all(authorities.folder)
-        if layout.CERTIFICATE not in contents_by_path:
+        if store.CERTIFICATE not in contents_by_path:
             raise PkiRefused(
                 "this master has no CA yet; the first virt.keys of a hypervisor makes it"
             )

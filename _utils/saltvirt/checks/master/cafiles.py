@@ -13,7 +13,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from saltvirt.ca import ca, certified, layout, store
+from saltvirt.ca import ca, certified, store
 from saltvirt.ca.authorities import USES, Authorities
 from saltvirt.cluster import membership
 
@@ -52,7 +52,7 @@ def find_strange_files(authorities: Authorities) -> Iterator[str]:
     yield from map(str, authorities.strange())
     ca_folders = [ca_store.folder for ca_store in authorities.stores.values()]
     for folder in (authorities.folder, *ca_folders):
-        for subfolder in (".", "enrolled", layout.NEXT, layout.PREVIOUS):
+        for subfolder in (".", "enrolled", store.NEXT, store.PREVIOUS):
             for name in filter(membership.may_be_planted, certified.names_in(folder / subfolder)):
                 yield str(folder / subfolder / name)
 
@@ -73,8 +73,8 @@ def find_revoked_serials(ca_store: store.Store, now: datetime) -> set[str]:
 
 
 def _certificate_paths(ca_store: store.Store) -> Iterator[Path]:
-    for subfolder in (".", layout.NEXT, layout.PREVIOUS):
-        path = ca_store.folder / subfolder / layout.CERTIFICATE
+    for subfolder in (".", store.NEXT, store.PREVIOUS):
+        path = ca_store.folder / subfolder / store.CERTIFICATE
         if store.exists(path):
             yield path
 
@@ -126,7 +126,7 @@ def read_files(authorities: Authorities) -> Iterator[FileFacts]:
     folders = {
         authorities.folder / use_folder / subfolder
         for use_folder, _name in USES.values()
-        for subfolder in (".", layout.NEXT, layout.PREVIOUS)
+        for subfolder in (".", store.NEXT, store.PREVIOUS)
     }
     for folder in sorted(folders):
         if store.exists(folder):
@@ -141,5 +141,5 @@ def _read_file(path: Path) -> FileFacts:
         owner = pwd.getpwuid(status.st_uid).pw_name
     except KeyError:
         owner = str(status.st_uid)
-    is_key = path.name.startswith(layout.KEY)
+    is_key = path.name.startswith(store.KEY)
     return FileFacts(path=str(path), mode=stat.S_IMODE(status.st_mode), owner=owner, is_key=is_key)

@@ -12,7 +12,7 @@ from saltvirt.cluster.inventory import lastseen, presence, surveys
 from saltvirt.cluster.inventory.surveys import Survey as Survey
 from saltvirt.cluster.inventory.surveys import beside as beside
 from saltvirt.cluster.inventory.surveys import read as read
-from saltvirt.cluster.rpc import matching, minions, unresponsive
+from saltvirt.cluster.rpc import minions, publishing, unresponsive
 from saltvirt.core import arguments, terminal
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.salt import compat
@@ -72,7 +72,7 @@ def narrow(
         return [_require_listed(host_ids, host)]
     if where is None:
         return host_ids
-    matches = matching.match_hosts(cloud.opts, host_ids, where, "where")
+    matches = publishing.match_hosts(cloud.opts, host_ids, where, "where")
     narrowed = [hypervisor for hypervisor in host_ids if hypervisor in matches]
     if not narrowed:
         names_text = terminal.join_some(host_ids)

@@ -1,15 +1,14 @@
-"""
-Read events of the master's bus, where any minion fires any tag with any content.
+"""Salt's event bus: any minion fires any event, and a large answer of a job passes it by."""
 
-Salt takes the text after two line breaks in a tag for the event's content. Such content is no
-mapping, or unreadable; Salt 3006 raises an error for the latter.
-"""
-
+import multiprocessing
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
+import salt.payload
 from salt.exceptions import SaltDeserializationError
+
+from saltvirt.core.crypto.signed import CUT
 
 # Every event of Salt has a tag, so an empty one marks this event.
 _UNREADABLE_EVENT: Mapping[str, Any] = {"tag": "", "data": {}}
@@ -40,3 +39,37 @@ def next_event(bus: Any, wait_s: float, tag: str) -> Mapping[str, Any] | None:
         wait_s = deadline - time.monotonic()
         if wait_s <= 0:
             return None
+
+
+class CutEventBus:
+    """Salt's event bus for one job, with a mark in place of the job's answer."""
+
+    def __init__(self, event: Any, answer: object) -> None:
+        self._event, self._answer = event, answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._event, name)
+
+    def fire_event(self, data: MutableMapping[str, Any], tag: str) -> Any:
+        """Fire an event; leave ``data`` as it was."""
+        if data.get("return") is not self._answer:
+            return self._event.fire_event(data, tag)
+        data["return"] = CUT
+        try:
+            return self._event.fire_event(data, tag)
+        finally:
+            data["return"] = self._answer
+
+
+def cut_large_answer(job: Any, answer: object, opts: Mapping[str, Any]) -> None:
+    """
+    Have a job at a terminal fire no answer larger than ``max_event_size``.
+
+    job
+        Salt's ``__jid_event__``, None outside a job.
+    """
+    # Jobs in the master's child processes print, too, where no operator reads it.
+    if not (job and job.print_func) or multiprocessing.parent_process() is not None:
+        return
+    if len(salt.payload.dumps(answer, use_bin_type=True)) > opts["max_event_size"]:
+        job.event = CutEventBus(job.event, answer)

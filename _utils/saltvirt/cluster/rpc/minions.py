@@ -21,7 +21,7 @@ from salt.exceptions import SaltClientError
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import eventbus, publishing
-from saltvirt.cluster.rpc.publishing import publish as publish
+from saltvirt.cluster.rpc.publishing import publish
 from saltvirt.cluster.rpc.replies import NO_ANSWER, ReplyCollector
 from saltvirt.cluster.rpc.replies import Reply as Reply
 from saltvirt.cluster.rpc.unresponsive import Wait, describe_waiting

@@ -10,7 +10,7 @@ from saltvirt.core import guestaccess
 from saltvirt.core.errors import LibvirtRefused, StorageError
 from saltvirt.core.undo import on_failure
 from saltvirt.libvirt.connect import domain, libvirt
-from saltvirt.libvirt.domains import firmware, lifecycle, query
+from saltvirt.libvirt.domains import domainfiles, lifecycle, query
 from saltvirt.libvirt.errorcodes import read_existing
 from saltvirt.libvirt.storage import anybytes, diskvolumes
 from saltvirt.xml.edit import clone as clone_xml
@@ -116,7 +116,7 @@ def clone(
 
         steps.undo_with(undefine)
         # Existing variables belong to an earlier VM of that name: an undo keeps them.
-        had_variables = firmware.has_variables(conn, name)
+        had_variables = domainfiles.has_variables(conn, name)
         lifecycle.start(conn, name)
     return CreatedClone(
         uuid=new_domain.UUIDString(), paths=tuple(paths.values()), had_variables=had_variables
@@ -134,7 +134,7 @@ def remove_clone(conn: Any, name: str, created_clone: CreatedClone) -> None:
 
 
 def _undefine(conn: Any, name: str, had_variables: bool) -> None:
-    is_kept = had_variables or firmware.has_shared_variables(conn, name)
+    is_kept = had_variables or domainfiles.has_shared_variables(conn, name)
     lifecycle.destroy(conn, name)
     lifecycle.undefine(conn, name, keep_nvram=is_kept)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from saltvirt.core.errors import BadArgument, LibvirtRefused
 from saltvirt.libvirt.connect import domain, libvirt
-from saltvirt.libvirt.domains import lifecycle, privatefiles
+from saltvirt.libvirt.domains import domainfiles, lifecycle
 from saltvirt.libvirt.errorcodes import read_existing, value_or
 from saltvirt.xml import to_text
 from saltvirt.xml.domain import osboot
@@ -244,7 +244,7 @@ def take(conn: Any, vm: str, name: str, *, is_external: bool, is_quiesced: bool)
         # A call for addresses may have left a shorter timeout; without any, an unresponsive guest
         # would block this call without end.
         dom.agentSetResponseTimeout(_FREEZE_S)
-    with privatefiles.restrict_new_files(conn, vm):
+    with domainfiles.restrict_new_files(conn, vm):
         dom.snapshotCreateXML(to_text(snapshot.build_new(name)), flags)
 
 
@@ -347,7 +347,7 @@ def _choose_target(
 def revert(conn: Any, vm: str, plan: RevertPlan, *, with_cleanup: bool) -> dict[str, Any]:
     """Revert as planned; return the result of :func:`describe_revert`."""
     dom = domain(conn, vm)
-    with privatefiles.restrict_new_files(conn, vm):
+    with domainfiles.restrict_new_files(conn, vm):
         dom.revertToSnapshot(dom.snapshotLookupByName(plan.to))
     _delete(dom, vm, plan.newer if with_cleanup else [], plan.to)
     return describe_revert(plan, with_cleanup=with_cleanup)

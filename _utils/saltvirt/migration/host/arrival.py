@@ -19,7 +19,7 @@ from saltvirt.libvirt import connect, departedvms, reservations
 from saltvirt.libvirt.domains import halves, lifecycle, snapshots
 from saltvirt.libvirt.domains.migrate import MigrationFailed
 from saltvirt.libvirt.storage import diskvolumes
-from saltvirt.migration.host import arrivalchecks, arrivalfacts, arrivalplan, incomingfiles, peer
+from saltvirt.migration.host import arrivalchecks, arrivalplan, incomingfiles, peer
 from saltvirt.migration.host.moveend import End
 from saltvirt.placement.answers import MigrationInfo
 from saltvirt.storage import claims, diskpaths, ownermark, policies, trash
@@ -91,7 +91,7 @@ class Arrival(End[ArrivalFacts]):
         """Make the planned files; return whether the source must send images first."""
         self._admit()
         token = self._held.now.token
-        local_facts = arrivalfacts.gather(self._context, self.moving, self.media, token)
+        local_facts = arrivalplan.gather(self._context, self.moving, self.media, token)
         self.plan = arrivalplan.decide(self.moving, local_facts)
         for image in self.plan.images:
             self._make(image.path, partial(incomingfiles.resize, image.path, image.size_bytes))
@@ -293,7 +293,7 @@ def prepare(
         arrival.moving, arrival.source, arrival.media = (
             moving,
             source,
-            arrivalfacts.media(context.settings, moving),
+            arrivalplan.media(context.settings, moving),
         )
         arrival.do(moveprotocol.prepare(arrival.there, token))
         return _answer(arrival.plan, token)
@@ -302,7 +302,7 @@ def prepare(
 def resume(context: Context, moving: MigrationInfo, token: str | None) -> dict[str, Any]:
     """Continue :func:`prepare` once the missing images have arrived; check each image first."""
     with open_arrival(context, moving.name) as arrival:
-        arrival.moving, arrival.media = moving, arrivalfacts.media(context.settings, moving)
+        arrival.moving, arrival.media = moving, arrivalplan.media(context.settings, moving)
         arrival.do(
             moveprotocol.resume(
                 arrival.there, token or (arrival.there.token if arrival.there else "")

@@ -18,7 +18,7 @@ from saltvirt.placement.answers import DiskFacts, HostInfo, MigrationInfo, Versi
 from saltvirt.placement.generation import Generation
 from saltvirt.storage import diskpaths
 from saltvirt.vm import spec
-from saltvirt.vm.show.host import inspect, sharedfiles
+from saltvirt.vm.show.host import inspect, migrationinfo
 from saltvirt.xml import parse
 from saltvirt.xml.storage import storagepool
 from saltvirt.xml.storage.poolsource import clean
@@ -63,7 +63,7 @@ def check(
     reasons += _missing_path_reasons(moving.files)
     for disk in moving.disks:
         reasons += [*_disk_reasons(settings, disk), *_volume_reasons(conn, settings, disk)]
-    reasons += [*sharedfiles.find_different(moving), *_pool_reasons(conn, moving)]
+    reasons += [*migrationinfo.find_different(moving), *_pool_reasons(conn, moving)]
     pushed_paths = [file.path for file in moving.nvram if file.how == "push"]
     return reasons + [
         f"a file {path} is there already" for path in pushed_paths if Path(path).exists()

@@ -20,14 +20,61 @@ from saltvirt.libvirt import connect, departedvms, reservations
 from saltvirt.libvirt.domains import halves, lifecycle, migrate, process, snapshots
 from saltvirt.libvirt.domains.migrate import MigrationFailed
 from saltvirt.libvirt.storage import diskvolumes
-from saltvirt.migration.host import arrivalchecks, leaving, peer, sending
+from saltvirt.migration.host import arrivalchecks, peer, sending
 from saltvirt.migration.host.moveend import End
 from saltvirt.placement.answers import MigrationInfo
 from saltvirt.storage import diskpaths, policies, trash
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.purge.host import purge
 from saltvirt.vm.recovery.host import unfinished
-from saltvirt.vm.show.host import migrationinfo, sharedfiles
+from saltvirt.vm.show.host import migrationinfo
+
+
+def signatures(facts: DepartureFacts) -> dict[str, list[int]]:
+    """Return signatures: the recorded ones, and new ones of existing files to be removed."""
+    existing_paths = [path for path in facts.paths if os.path.exists(path)]
+    return {
+        **(facts.signatures or {}),
+        **{path: filecontent.signature(path) for path in existing_paths},
+    }
+
+
+def find_written(facts: DepartureFacts) -> Iterator[str]:
+    """Yield the files that have changed since they were sent or handed over."""
+    for path, old_signature in (facts.signatures or {}).items():
+        if not os.path.exists(path) or filecontent.signature(path) != old_signature:
+            yield path
+
+
+def find_obstacles_here(conn: Any, name: str, facts: DepartureFacts) -> Iterator[str]:
+    """Yield why this host must not remove anything of a VM, by its own checks."""
+    # Only existing files that are to be removed can be lost.
+    changed_paths = filter(os.path.exists, find_written(facts)) if facts.leaves else ()
+    for path in changed_paths:
+        yield (
+            f"{path} was written to after it was sent (see which is right; if it is the other "
+            f"host's, move this one away, then salt-run virt.settle {name})"
+        )
+    domain = lifecycle.name_of(conn, facts.uuid)
+    # No domain is no obstacle: an interrupted removal may have undefined it.
+    if domain is None and lifecycle.is_defined(conn, name):
+        yield "it is another VM of this name"
+    elif domain is not None and lifecycle.is_active(conn, domain):
+        yield "it runs here"
+
+
+def find_missing_there(conn: Any, target_conn: Any, facts: DepartureFacts) -> Iterator[str]:
+    """Yield the parts of a VM that the target's libvirt lacks; ``conn`` is this host's."""
+    domain = lifecycle.name_of(conn, facts.uuid)
+    return migrate.find_missing_on_target(
+        target_conn,
+        facts.uuid,
+        is_kept=facts.leaves,
+        sizes=facts.sizes or {},
+        # A target of a move by hand runs no check of its own.
+        snapshots=snapshots.names(conn, domain) if domain and facts.leaves else (),
+    )
+
 
 _PURPOSE, _BURIED = "departure", "cancelled"
 # How long a target may stay *arrived*, while the source removes files, before its record ends.
@@ -121,7 +168,7 @@ class Departure(End[DepartureFacts]):
 
     def enter(self, phase: str) -> None:
         # The target has checked the marks, or the move is over.
-        sharedfiles.unmark_shared(self.facts.disks or (), self._held.now.token)
+        migrationinfo.unmark_shared(self.facts.disks or (), self._held.now.token)
         self._held.enter(phase)
 
     def end(self) -> None:
@@ -193,9 +240,7 @@ class Departure(End[DepartureFacts]):
             reasons.append("it has other disks now: they were changed meanwhile")
         elif (snapshots.names(self.conn, self._name) or None) != self.facts.snapshots:
             reasons.append("it has other snapshots now: they were changed meanwhile")
-        reasons += [
-            f"{path} was written to while it was sent" for path in leaving.find_written(self.facts)
-        ]
+        reasons += [f"{path} was written to while it was sent" for path in find_written(self.facts)]
         if reasons:
             raise MigrationFailed(f"VM {self._name!r} stays where it is: {'; '.join(reasons)}")
         return current_info
@@ -239,7 +284,7 @@ class Departure(End[DepartureFacts]):
         )
         if self.facts.was_running:
             # From now on the files change here only if the VM is started here.
-            self._note(replace(self.facts, signatures=leaving.signatures(self.facts)))
+            self._note(replace(self.facts, signatures=signatures(self.facts)))
 
     def stays(self) -> bool:
         return self._ran_and_is_here() and halves.runs_alone(self.conn, self._name)
@@ -262,9 +307,9 @@ class Departure(End[DepartureFacts]):
     def look(self) -> None:
         """Raise MigrationFailed unless the VM is off here and whole on the target."""
         self._checked_at, facts = time.monotonic(), self.facts
-        reasons = list(leaving.find_obstacles_here(self.conn, self._name, facts))
+        reasons = list(find_obstacles_here(self.conn, self._name, facts))
         with migrate.target(peer.uri_of(facts.target)[0]) as target_conn:
-            reasons += leaving.find_missing_there(self.conn, target_conn, facts)
+            reasons += find_missing_there(self.conn, target_conn, facts)
             if not reasons:
                 self._autostart_there(target_conn)
         if reasons:
@@ -349,7 +394,9 @@ def begin(context: Context, name: str, token: str, target: str) -> MigrationInfo
             raise MigrationFailed(f"VM {name!r} cannot be moved: {'; '.join(moving.obstacles)}")
         departure.moving, departure.target = moving, target
         departure.open(token)
-        return replace(moving, wire=moveprotocol.WIRE, marks=sharedfiles.mark_shared(moving, token))
+        return replace(
+            moving, wire=moveprotocol.WIRE, marks=migrationinfo.mark_shared(moving, token)
+        )
 
 
 def _await_arrival(settings: HostSettings, name: str) -> None:

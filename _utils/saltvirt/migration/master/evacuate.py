@@ -18,7 +18,7 @@ from saltvirt.migration.master import (
     migrate,
     notesignatures,
     parallelmoves,
-    preflight,
+    rebalance,
     recovery,
 )
 from saltvirt.placement import evacuation
@@ -80,7 +80,7 @@ def plan_moves(
         )
         return (moves, stays), moves
 
-    return preflight.find_agreed_plan(cloud, list(survey.answers), vms, place)
+    return rebalance.find_agreed_plan(cloud, list(survey.answers), vms, place)
 
 
 def dry_run(

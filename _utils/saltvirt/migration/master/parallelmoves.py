@@ -18,7 +18,7 @@ from saltvirt.core.errors import BadArgument, NoHostFits, VirtError
 from saltvirt.core.salt import threads
 from saltvirt.migration.master import migrate
 from saltvirt.migration.master.moveexecutor import MoveFailed
-from saltvirt.vm.create.master.many.turns import Order, Turns
+from saltvirt.vm.create.master.many.builds import Order, Turns
 
 log = logging.getLogger(__name__)
 

@@ -1,13 +1,16 @@
-"""Checks that an image must pass before it is kept: size, checksum, validation."""
+"""Images on their way into the cache: partial files, and the checks that an image must pass."""
 
-from collections.abc import Callable, Mapping
+import errno
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import writelimit
+from saltvirt.core import files, writelimit
 from saltvirt.core.arguments import hide_credentials
-from saltvirt.core.errors import ImageError
+from saltvirt.core.errors import ImageError, StorageError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.units import human
 from saltvirt.core.writelimit import Meter, Room
@@ -90,3 +93,25 @@ def refuse_other_digest(part: Path, image: object, digest: str) -> None:
             f"image {image} changed while it was fetched, or arrived damaged "
             f"(SHA-256 {actual_digest[:16]}..., expected {digest[:16]}...); try again"
         )
+
+
+@contextmanager
+def translate_errors(base: Path, image: str) -> Iterator[None]:
+    """Turn an OSError into a StorageError that names the image."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(f"no space left in {base} for image {image}") from exc
+        raise StorageError(f"image {image} cannot be stored in {base}: {exc}") from exc
+
+
+@contextmanager
+def new_part(base: Path, image: str) -> Iterator[Path]:
+    """Yield the path of a new file; remove it afterwards unless it was renamed."""
+    part = files.part_path(base, str(time.monotonic_ns()))
+    try:
+        with translate_errors(base, image):
+            yield part
+    finally:
+        part.unlink(missing_ok=True)

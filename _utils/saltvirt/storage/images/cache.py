@@ -20,7 +20,7 @@ from saltvirt.core.errors import ImageError, StorageError
 from saltvirt.core.http import web
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.writelimit import OverLimit
-from saltvirt.storage.images import admission, clone, partfile, source, tool, validation
+from saltvirt.storage.images import admission, clone, source, tool, validation
 
 
 class _Host(Protocol):
@@ -99,7 +99,7 @@ def obtain(
             if cached_image:
                 candidate.refuse_content(cached_image.path)
                 return cached_image
-            with partfile.new_part(base, image) as part:
+            with admission.new_part(base, image) as part:
                 _fetch(image, saltenv, opts, part, info["size_bytes"], progress, candidate)
                 admission.refuse_other_digest(part, image, info["digest"])
                 candidate.refuse_content(part)
@@ -156,7 +156,7 @@ def _obtain_http(
     base, index_entry = part.parent, index.get(source.web_key(url))
     cached_image = _find_image(base, index_entry["digest"], candidate) if index_entry else None
     last = index_entry if cached_image else None
-    with partfile.translate_errors(base, candidate.image):
+    with admission.translate_errors(base, candidate.image):
         try:
             version = web.fetch(url, part, progress, last, candidate.meter(base))
         except (OSError, OverLimit):
@@ -171,7 +171,7 @@ def _obtain_http(
         digest = source.file_digest(part)
         candidate.refuse_digest(digest)
         candidate.refuse_content(part)
-        with partfile.translate_errors(base, candidate.image), lock_image(lock_dir, digest):
+        with admission.translate_errors(base, candidate.image), lock_image(lock_dir, digest):
             validated_image = _find_image(base, digest, candidate) or _admit(
                 part, base, digest, candidate, lock_dir
             )
@@ -366,7 +366,7 @@ def adopt(settings: HostSettings, path: Path, validated_image: validation.Valida
     digest = source.local_digest(str(path), source.Index(base / "index.json"))
     with lock_image(lock_dir, digest):
         if _read_cached(base, digest) is None:
-            with partfile.new_part(base, str(path)) as part:
+            with admission.new_part(base, str(path)) as part:
                 clone.copy(path, part, writelimit.from_settings(settings).meter(path, base))
                 admission.refuse_other_digest(part, path, digest)
                 place(part, base, digest, validated_image, str(path), is_golden=True)

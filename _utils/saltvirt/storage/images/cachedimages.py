@@ -1,17 +1,17 @@
 """The cached images of a host and their users: list, fetch and prune them."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from saltvirt.core import arguments, terminal
-from saltvirt.core.errors import BadArgument, StorageError
+from saltvirt.core.errors import BadArgument, ImageError, StorageError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.libvirt import reservations
 from saltvirt.storage import door, policies, sharing, usage
-from saltvirt.storage.images import cache, fetch, removal
+from saltvirt.storage.images import cache, fetch, qcow2, removal, source
 from saltvirt.storage.verdict import Reference
 
 
@@ -207,3 +207,37 @@ def _build_answer(
 
 def _refuse_unknown(conn: Any, settings: HostSettings) -> None:
     usage.index(conn, settings).refuse_doubts(policies.PRUNE, "no image is removed")
+
+
+def shown_images(conn: Any, settings: HostSettings) -> dict[str, dict[str, Any]]:
+    """
+    Return :func:`saltvirt.storage.images.cachedimages.list_images`, and golden images without a
+    cached copy.
+
+    ``virt.image_prune`` removes the cached copy of a golden image, never the image itself.
+    """
+    return {**dict(_golden_rows(settings)), **list_images(conn, settings)}
+
+
+def _golden_rows(settings: HostSettings) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield ``(digest, row)`` of golden images in the image folder with an indexed digest."""
+    index = source.Index(cache.folder_path(settings) / "index.json")
+    for path in sorted(Path(settings.images, "golden").glob("*.qcow2")):
+        try:
+            digest = source.remembered_digest(str(path), "base", {}, index)
+            header = qcow2.read(path)
+            file_bytes = path.stat().st_size
+        except (ImageError, OSError):
+            continue
+        if digest is not None and header is not None:
+            yield (
+                digest,
+                {
+                    "source": f"{path} (golden image; the cache has no copy of it)",
+                    "format": "qcow2",
+                    "virtual_bytes": header.size_bytes,
+                    "file_bytes": file_bytes,
+                    "users": [],
+                    **read_look(cache.inspection_path(settings, digest)),
+                },
+            )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from saltvirt.core.errors import ImageError
-from saltvirt.storage.images import firmware, qcow2, tool
+from saltvirt.storage.images import headers, qcow2, tool
 
 # The format of files that are not disks.
 NO_DISK = "bin"
@@ -102,7 +102,7 @@ def validate(path: str | Path, *, backing_below: Iterable[str | Path] = ()) -> V
         size_bytes=header.size_bytes,
         has_snapshots=header.has_snapshots,
         needs_uefi=header.backing_file is None
-        and firmware.needs_uefi(qcow2.read_disk_start(path, firmware.HEAD_BYTES)),
+        and headers.needs_uefi(qcow2.read_disk_start(path, headers.HEAD_BYTES)),
     )
 
 
@@ -170,7 +170,7 @@ def _validate_raw(file: Path) -> ValidatedImage:
         path=str(file),
         format="raw",
         size_bytes=-(-size // 512) * 512,
-        needs_uefi=firmware.needs_uefi(head),
+        needs_uefi=headers.needs_uefi(head),
     )
 
 

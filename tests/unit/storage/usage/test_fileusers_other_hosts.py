@@ -6,7 +6,7 @@ from uuid import NAMESPACE_DNS, uuid5
 import pytest
 from saltvirt.libvirt import departedvms
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import clouddisks, fileusers, policies, trash, vmvolumes
+from saltvirt.storage import fileusers, policies, trash, vmvolumes, writeguard
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
 from usagekit import VM, disk_image
@@ -88,7 +88,7 @@ def test_salt_cloud_leaves_what_a_purge_leaves(host, why):
         departedvms.keep_definition(host.settings, "db0", VM.format(source=source, **given))
     host.define("db1", path)
 
-    assert clouddisks.find_needed(host.conn, host.settings, "db1", [str(path)]) == {str(path)}
+    assert writeguard.find_needed(host.conn, host.settings, "db1", [str(path)]) == {str(path)}
 
 
 def test_a_disk_of_no_vm_counts_though_the_asking_host_sees_another_one(host, base):

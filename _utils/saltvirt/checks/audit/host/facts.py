@@ -3,7 +3,9 @@
 import grp
 import ipaddress
 import os
+import platform
 import pwd
+import re
 import socket
 import stat
 import sys
@@ -22,18 +24,155 @@ from saltvirt.checks.audit.auditanswer import (
     DisplayFacts,
     HostAudit,
     KeyFacts,
+    LocalFacts,
+    ReleaseFacts,
     RevocationFacts,
 )
-from saltvirt.checks.audit.host import localusers, release
 from saltvirt.checks.audit.host.conffiles import Conf, FileReader, Value, read_settings
 from saltvirt.core import filecontent
 from saltvirt.core.errors import BadConfig
 from saltvirt.core.options import config
 from saltvirt.core.options.config import HostSettings
+from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import query
-from saltvirt.libvirt.domains.privatefiles import is_world_readable
+from saltvirt.libvirt.domains.domainfiles import is_world_readable
 from saltvirt.network.firewall import forwarding
 from saltvirt.storage.images import hardlinks
+
+_DPKG = Path("/var/lib/dpkg/status")
+# Debian's packages with the code of a daemon or an emulator.
+_PACKAGES = ("libvirt-daemon", "libvirt0", "qemu-system-x86", "qemu-system-arm")
+
+
+def read_releases(reader: FileReader, conn: Any) -> ReleaseFacts:
+    """Return the releases of this host."""
+    no_packages: dict[str, str] = {}
+    return ReleaseFacts(
+        distribution=_distribution(),
+        libvirt=str(hostfacts.versions(conn)["libvirt"]),
+        packages=reader.at(_DPKG, _read_packages, no_packages),
+    )
+
+
+def _distribution() -> str:
+    try:
+        os_release: Mapping[str, str] = platform.freedesktop_os_release()
+    except OSError:
+        return ""
+    return f"{os_release.get('ID', '')} {os_release.get('VERSION_ID', '')}".strip()
+
+
+def _read_packages(path: Path) -> dict[str, str]:
+    """Return the versions of ``_PACKAGES`` that dpkg has on record as installed."""
+    out, package, is_installed = {}, "", False
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            key, _colon, value = line.rstrip("\n").partition(": ")
+            if key == "Package":
+                package, is_installed = value, False
+            elif key == "Status":
+                is_installed = value.endswith(" installed")
+            elif key == "Version" and is_installed and package in _PACKAGES:
+                out[package] = value
+    return out
+
+
+# Each daemon's read-write socket; virtproxyd has that of libvirtd.
+_SOCKETS = {"libvirtd": "libvirt-sock", "virtproxyd": "libvirt-sock"} | {
+    f"virt{kind}d": f"virt{kind}d-sock"
+    for kind in (
+        *("qemu", "network", "storage", "nodedev", "nwfilter", "interface", "secret"),
+        *("lxc", "xen", "ch", "vbox"),
+    )
+}
+_RUN = Path("/run/libvirt")
+# Where polkit looks for operators' rules.
+_POLKIT = (
+    Path("/etc/polkit-1"),
+    Path("/run/polkit-1"),
+    Path("/usr/local/share/polkit-1"),
+    Path("/var/lib/polkit-1/localauthority"),
+)
+# The folders below with distributions' own rules.
+_VENDORS = {"10-vendor.d", "20-org.d"}
+# The group that distributions' own rules admit.
+_GROUP = "libvirt"
+# Members of these groups are root by sudo anyway.
+_ADMINISTRATORS = ("sudo", "wheel", "admin")
+# A rule may test the whole name of an action, or its beginning.
+_ACTION = "org.libvirt"
+# By suffix: a comment, the beginning of a rule, and words that grant. The newer files have
+# functions of JavaScript, the older ones sections with keys.
+_KINDS = {
+    ".rules": (
+        re.compile(r"//[^\n]*|/\*.*?\*/", re.S),
+        "addRule",
+        ("Result.YES", '"yes"', "'yes'"),
+    ),
+    ".pkla": (re.compile(r"^\s*#[^\n]*", re.M), "[", ("=yes",)),
+}
+
+
+def read_local_users(reader: FileReader, conf_folder: Path) -> LocalFacts:
+    """Return how this host's own users may control libvirt."""
+    return LocalFacts(
+        sockets=sorted(_sockets(reader, conf_folder)),
+        users=_users(),
+        rules=sorted(_rules(reader)),
+    )
+
+
+def _sockets(reader: FileReader, conf_folder: Path) -> Iterator[str]:
+    for daemon, socket_name in _SOCKETS.items():
+        path = conf_folder / f"{daemon}.conf"
+        conf = reader.at(path, read_settings, Conf())
+        # The daemon's file sets the folder, unless systemd has made the socket.
+        folders = (_RUN, Path(str(conf.get("unix_sock_dir") or _RUN)))
+        is_for_all = any(_is_writable_by_all(folder / socket_name) for folder in folders)
+        if conf.get("auth_unix_rw") == "none" and is_for_all:
+            yield str(path)
+
+
+def _is_writable_by_all(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
+
+
+def _users() -> list[str]:
+    administrators = {user for name in _ADMINISTRATORS for user in _members(name)}
+    return sorted(_members(_GROUP) - administrators - {"root"})
+
+
+def _members(name: str) -> set[str]:
+    try:
+        group = grp.getgrnam(name)
+    except KeyError:
+        return set()
+    primary_members = {user.pw_name for user in pwd.getpwall() if user.pw_gid == group.gr_gid}
+    return {*group.gr_mem, *primary_members}
+
+
+def _rules(reader: FileReader) -> Iterator[str]:
+    for path in _files():
+        if path.suffix in _KINDS and _lets_in(reader.at(path, Path.read_text, ""), path.suffix):
+            yield str(path)
+
+
+def _files() -> Iterator[Path]:
+    for polkit_folder in _POLKIT:
+        for folder, folders, names in os.walk(polkit_folder):
+            folders[:] = [subfolder for subfolder in folders if subfolder not in _VENDORS]
+            yield from (Path(folder, name) for name in names)
+
+
+def _lets_in(text: str, kind: str) -> bool:
+    """Return whether a file has a rule that admits users to libvirt; ignore its conditions."""
+    comments, begin, grants = _KINDS[kind]
+    rules = "".join(comments.sub("", text).split(" ")).split(begin)
+    return any(_ACTION in rule and any(grant in rule for grant in grants) for rule in rules)
+
 
 _CONF, _PROC = Path("/etc/libvirt"), Path("/proc/net")
 _PLAIN_PORT = 16509
@@ -85,7 +224,7 @@ def read_host_facts(conn: Any, options: HostSettings, basepath: str, minion_key:
         code=filecontent.of_code(),
         vms=sorted(vms),
         daemons=[_daemon(f"{_CONF / name}.conf", conf) for name, conf in confs_by_daemon.items()],
-        local=localusers.read_local_users(reader, _CONF),
+        local=read_local_users(reader, _CONF),
         plain=_find_plain_addresses(reader, confs_by_daemon.values()),
         unguarded=forwarding.find_unguarded(),
         outdated=forwarding.find_outdated(),
@@ -101,7 +240,7 @@ def read_host_facts(conn: Any, options: HostSettings, basepath: str, minion_key:
         wrong_options=config.find_errors(options),
         linked_images=list(map(list, hardlinks.find_linked_images(options))),
         unreadable=reader.unreadable,
-        release=release.read_releases(reader, conn),
+        release=read_releases(reader, conn),
         filtered=sorted(vm for vm, reachable in vms.items() if reachable.is_filtered),
         open_disks=_open_disks(vms),
     )

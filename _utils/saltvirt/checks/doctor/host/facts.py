@@ -10,13 +10,13 @@ from saltvirt.core import filecontent
 from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
-from saltvirt.storage import trashbacking
+from saltvirt.storage import unreadablechains
 
 
 def read_host_facts(conn: Any, opts: Mapping[str, Any], settings: HostSettings) -> DoctorFacts:
     """Return the facts of this host, with the files of VMs that nothing here uses."""
     trash_reasons, vm_reasons = (
-        trashbacking.find_unreadable_entries(settings),
+        unreadablechains.find_unreadable_entries(settings),
         unusedfiles.unreadable(conn, settings),
     )
     unreadable_reasons = {**trash_reasons, **vm_reasons}

@@ -10,7 +10,7 @@ from saltvirt.cells import cellstatus
 from saltvirt.checks.engine import Checks
 from saltvirt.checks.master.asking import ProblemsFound, ask_hosts
 from saltvirt.checks.master.masterfacts import MasterFacts
-from saltvirt.checks.setup.master import hostchecks, masterchecks, movechecks, unloaded, unsigned
+from saltvirt.checks.setup.master import hostchecks, masterchecks, unloaded
 from saltvirt.checks.setup.master.setupcloud import FUN, LEVELS, NEEDED, SetupCloud, read_answer
 from saltvirt.checks.setup.setupanswer import SetupFacts
 from saltvirt.cluster import candidates
@@ -25,7 +25,7 @@ READY = "nothing that VMs need is missing: salt-run virt.init NAME 1 512 IMAGE"
 _LONGER_S = 10
 
 CHECKS: Checks[SetupCloud, SetupFacts] = Checks(
-    masterchecks.CHECKS, unloaded.CHECKS, hostchecks.CHECKS, movechecks.CHECKS
+    masterchecks.CHECKS, unloaded.CHECKS, hostchecks.CHECKS
 )
 # Checks in the order of mending: later ones depend on earlier ones, or show only after them.
 ORDER = sorted(CHECKS.levels, key=lambda name: LEVELS.index(CHECKS.levels[name] or NEEDED))
@@ -94,7 +94,7 @@ def _read_cloud(cloud: Cloud, named_hosts: Sequence[str]) -> SetupCloud:
         begun_s=answers.begun_s,
         ended_s=answers.ended_s,
         unasked_hosts=list(addresses_by_host),
-        unsigned_replies=unsigned.unsigned_answers(cloud, unproved_hosts, FUN, timeout_s),
+        unsigned_replies=unloaded.unsigned_answers(cloud, unproved_hosts, FUN, timeout_s),
         grains=grains,
         cell_faults=[] if named_hosts else cellstatus.faults(cloud.opts, cloud.settings),
     )

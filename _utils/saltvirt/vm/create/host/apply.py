@@ -14,7 +14,7 @@ from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.salt.context import Context
 from saltvirt.core.seedmethods import DISK, SEED
 from saltvirt.libvirt import departedvms, hostfacts, reservations
-from saltvirt.libvirt.domains import firmware, lifecycle
+from saltvirt.libvirt.domains import domainfiles, lifecycle
 from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.seeding import credentials, install, nocloud, submission, write
 from saltvirt.seeding.seedmethod import SeedDecision
@@ -190,7 +190,7 @@ class Builder:
         self._steps.undo_with(self._undefine)
         _define(self._conn, self._context.settings, self._plan)
         name = self._plan.vm.name
-        if self._plan.notes_made and not firmware.has_variables(self._conn, name):
+        if self._plan.notes_made and not domainfiles.has_variables(self._conn, name):
             lifecycle.note_made_variables(self._conn, name)
         if self._plan.seed and self._who and self._who.is_submitted:
             submission.submit(self._context, self._plan.vm.name, self._who.public_key)
@@ -205,7 +205,7 @@ class Builder:
     def start(self) -> None:
         """Start the domain."""
         self._context.progress("Starting")
-        self._made_variables = not firmware.has_variables(self._conn, self._plan.vm.name)
+        self._made_variables = not domainfiles.has_variables(self._conn, self._plan.vm.name)
         _start(self._conn, self._plan, self._who)
 
     def undo(self) -> None:

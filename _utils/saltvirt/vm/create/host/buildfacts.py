@@ -13,7 +13,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.libvirt import hostfacts
 from saltvirt.placement.answers import DomainTypes
-from saltvirt.seeding import cloudconfig, identity, inspection, install, provided, seedmethod
+from saltvirt.seeding import cloudconfig, identity, inspection, install, seedmethod
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity, Inspection
 from saltvirt.storage import chains, diskpaths, seedfiles
@@ -242,7 +242,7 @@ def gather_seed_facts(
     content, inspect_error = _inspect_image(context, deployment.vm, request, images, is_dry)
     if request.installs and not request.install_from:
         # The master may provide packages of a minion.
-        packages = provided.find_suitable(context, content, deployment.saltenv)
+        packages = install.find_suitable(context, content, deployment.saltenv)
         request = replace(request, provided=packages)
     return SeedFacts(request=request, content=content, inspect_error=inspect_error)
 

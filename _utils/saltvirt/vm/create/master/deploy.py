@@ -18,7 +18,7 @@ from saltvirt.migration.master import recovery
 from saltvirt.placement import choose, wiring
 from saltvirt.placement.answers import HostInfo
 from saltvirt.vm import profiles
-from saltvirt.vm.create.master import fileserver, hostbuild, minionwait, offers
+from saltvirt.vm.create.master import hostbuild, minionwait, offers
 from saltvirt.vm.create.master.vmrequest import Terms, VmRequest
 from saltvirt.vm.guest.master import reachvm
 from saltvirt.vm.recovery.master import interrupted
@@ -213,7 +213,7 @@ def _build_on_best_host(
     seeded_hosts = {host for host in fitting_hosts if request.is_seeded(answers[host])}
     unasked_hosts = [] if request.terms.force else sorted(hosts.survey.reasons())
     similar_names = presence.find_similar_names(request.name, presence.names(answers))
-    images = fileserver.Images(cloud.opts).digests(request.images, request.saltenv)
+    images = offers.Images(cloud.opts).digests(request.images, request.saltenv)
     fit_count_text = f"{len(fitting_hosts)} of {terminal.count_text(len(evaluations), 'host')} fit"
     # If the caller named a host, a count of hosts would mislead.
     progress_template = "{} fits" if request.terms.host else f"on {{}}, {fit_count_text}"

@@ -1,4 +1,4 @@
-"""Wait for the minion of a new VM; report remedies if the minion does not answer."""
+"""Wait for the minions of new VMs."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import unsignedreplies
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
-from saltvirt.cluster.rpc.pings import Pings
+from saltvirt.cluster.rpc.unsignedreplies import Pings
 from saltvirt.core import terminal
 from saltvirt.core.errors import VirtError
 from saltvirt.core.options.config import MasterSettings
@@ -171,3 +171,32 @@ def _add_details(
     access_entries = reachvm.find_login(cloud, host, name, has_minion=False)
     error.table = {**access_entries, **reachvm.console(cloud, host, name), **extra_entries}
     return error
+
+
+# How often unresponsive minions are pinged.
+_EVERY_S = 5
+
+
+def wait_for_minions(
+    cloud: Cloud, deadlines: Mapping[str, float], out: dict[str, float], every_s: float = _EVERY_S
+) -> None:
+    """
+    Wait for each minion until its deadline.
+
+    deadlines
+        ``{minion: deadline}``, by the monotonic clock.
+    out
+        Gets ``{minion: when it answered}`` at once, so that an interrupted wait loses nothing.
+    """
+    with cloud.client() as local:
+        pings = Pings(local, cloud, every_s)
+        while pending := {
+            minion
+            for minion, deadline in deadlines.items()
+            if minion not in out and deadline > time.monotonic()
+        }:
+            begun = time.monotonic()
+            answered = pings.answered(pending)
+            out |= dict.fromkeys(answered, time.monotonic())
+            if answered != pending:
+                time.sleep(max(0.0, begun + every_s - time.monotonic()))

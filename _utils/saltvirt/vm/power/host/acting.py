@@ -12,7 +12,7 @@ from saltvirt.core.salt.statereturn import StateChange
 from saltvirt.libvirt import connect
 from saltvirt.libvirt.domains import power as switch
 from saltvirt.libvirt.domains import query, snapshots
-from saltvirt.storage import door, newsnapshots, snapshotguard
+from saltvirt.storage import chains, door, snapshotguard
 from saltvirt.storage.verdict import Verdict
 from saltvirt.vm.power.host import startlock
 
@@ -99,12 +99,12 @@ def take_snapshots(
         snapshot_name = snapshots.new_name(name, None, suffix)
         if is_test:
             # The name contains the time at which the snapshot is taken: True stands for it.
-            obstacle = newsnapshots.why_not(conn, name, is_external=is_external)
+            obstacle = chains.why_not(conn, name, is_external=is_external)
             if obstacle:
                 raise LibvirtRefused(obstacle)
             return {"snapshot": True}
         with startlock.allow_start(conn, settings, name):
-            newsnapshots.take(conn, name, snapshot_name, is_external=is_external, is_quiesced=False)
+            chains.take(conn, name, snapshot_name, is_external=is_external, is_quiesced=False)
         return {"snapshot": snapshot_name}
 
     return act_on_matching(settings, pattern, act)

@@ -6,7 +6,7 @@ import secrets
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import PurgeFacts
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import departedvms, reservations
-from saltvirt.libvirt.domains import firmware, lifecycle, snapshots
+from saltvirt.libvirt.domains import domainfiles, lifecycle, snapshots
 from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.seeding import submission
 from saltvirt.storage import (
@@ -32,10 +32,81 @@ from saltvirt.storage import (
 from saltvirt.storage.images import removal
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
-from saltvirt.vm.create.host import undoing
+from saltvirt.storage.vmvolumes import VmVolumes
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.xml.edit import readdomain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undo:
+    """
+    What an undo of a VM's build removes, and what it keeps.
+
+    made_names
+        The files and volumes that the build made; None to remove all of the VM's.
+    kept_paths
+        Files of its other disks, with their backing chains.
+    keeps_variables
+        Whether the firmware's variables are kept.
+    """
+
+    uuid: str = ""
+    made_names: frozenset[str] | None = None
+    kept_paths: frozenset[str] = frozenset()
+    keeps_variables: bool = False
+
+    def files(self, paths: list[str]) -> list[str]:
+        """Return those of a VM's own files that are removed."""
+        return [path for path in paths if self._goes(path) and path not in self.kept_paths]
+
+    def own(self, vm_volumes: VmVolumes) -> VmVolumes:
+        """Return those of a VM's own files and volumes that are removed."""
+        volumes = [volume for volume in vm_volumes.volumes if self._goes("/".join(volume[:2]))]
+        return VmVolumes(paths=self.files(vm_volumes.paths), volumes=volumes)
+
+    def _goes(self, name: str) -> bool:
+        return self.made_names is None or name in self.made_names
+
+    def release(self) -> None:
+        """Remove the VM's owner mark from kept files: virt.doctor would report leftovers."""
+        for path in self.kept_paths:
+            owner = ownermark.read_owner(path)
+            if owner is not None and owner.uuid == self.uuid:
+                ownermark.unmark(path)
+
+
+# A purge keeps only what others use.
+ALL = Undo()
+
+
+def read_undo(conn: Any, name: str) -> Undo:
+    """
+    Return what an undo of a VM's build removes and keeps, as the VM's definition notes it.
+
+    Raise StorageError if the definition does not note what the build made.
+    """
+    root = readdomain.domain(lifecycle.inactive_xml(conn, name))
+    notes = readdomain.notes(root)
+    if notes.made is None:
+        raise StorageError(
+            f"what the build of VM {name!r} made is not noted in its definition, so nothing is "
+            f"removed; virt.purge {name} removes the VM with all its disks"
+        )
+    kept_paths: set[str] = set()
+    for disk in readdomain.disk_sources(root):
+        path = disk["path"]
+        if path is None or path in notes.made:
+            continue
+        # Do not probe: a guest may have written an overlay's header into a raw disk.
+        kept_paths.update(diskpaths.chain(path) if disk["format"] == "qcow2" else [path])
+    return Undo(
+        uuid=readdomain.uuid(root),
+        made_names=frozenset(notes.made),
+        kept_paths=frozenset(kept_paths),
+        keeps_variables=not notes.made_variables,
+    )
+
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +165,7 @@ def purge(
                     raise StorageError(leftover_message)
                 return
             domain_uuid = _check_uuid(conn, name, uuid)
-            undo = undoing.read_undo(conn, name) if only_made else undoing.ALL
+            undo = read_undo(conn, name) if only_made else ALL
             vm_volumes = undo.own(
                 vmvolumes.find_volumes(conn, settings, name, removables=removables)
             )
@@ -155,7 +226,7 @@ def _remove(
         locked_record.note(
             **wire.plain(replace(locked_record.now.read(PurgeFacts), untouched=signatures))
         )
-        keep_nvram = keep_nvram or firmware.has_shared_variables(conn, name)
+        keep_nvram = keep_nvram or domainfiles.has_shared_variables(conn, name)
         lifecycle.undefine(conn, name, keep_nvram=keep_nvram)
     submission.forget_token(settings, name)
     if moved_to is None:
@@ -211,7 +282,7 @@ def undefine(
         is_shared = noted is not None and sharing.is_shared(settings, noted)
         is_kept = is_shared and not lifecycle.is_active(conn, name)
         is_kept = is_kept or moved_to is not None
-        is_kept = is_kept or firmware.has_shared_variables(conn, name)
+        is_kept = is_kept or domainfiles.has_shared_variables(conn, name)
         paths = _find_chain_files(conn, name)
         if moved_to is not None:
             # Without this record, applying a Salt state here would make the VM a second time.

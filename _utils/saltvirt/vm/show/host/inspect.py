@@ -35,7 +35,7 @@ from saltvirt.placement.answers import (
 )
 from saltvirt.storage import diskpaths, trash
 from saltvirt.vm import profiles
-from saltvirt.vm.show.host import commitments, hostresources, showndisks
+from saltvirt.vm.show.host import commitments, showndisks
 from saltvirt.vm.show.host.commitments import Commitments
 from saltvirt.xml.edit import readdomain
 
@@ -200,7 +200,7 @@ def host_info(
         machines=generation.summarize_machines(capabilities["guests"], capabilities["arch"]),
         archs=sorted({guest["arch"] for guest in capabilities["guests"]}),
         versions=Versions(**hostfacts.versions(conn)),
-        stocks=hostresources.count_stocks(
+        stocks=commitments.count_stocks(
             capabilities["nodes"],
             pools,
             vm_commitments.stock_totals,

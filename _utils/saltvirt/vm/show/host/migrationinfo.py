@@ -1,24 +1,154 @@
 """Facts that another host must know to take a VM."""
 
+import errno
 import itertools
 import os
+import stat
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
+from saltvirt.core import files
 from saltvirt.core.errors import NoSuchVm
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import lifecycle, query, snapshots
 from saltvirt.placement.answers import DiskFacts, FileFacts, ImageFacts, MigrationInfo
-from saltvirt.storage import diskpaths
+from saltvirt.storage import claims, diskpaths
 from saltvirt.storage.images import cache
 from saltvirt.vm.power.host import startlock
-from saltvirt.vm.show.host import hostdependencies, sharedfiles
-from saltvirt.xml.edit import hostfiles, newer, readdomain
+from saltvirt.xml.edit import copied, hostdependencies, hostfiles, newer, readdomain
 from saltvirt.xml.storage import pooldisk
 from saltvirt.xml.storage.snapshot import Snapshot
+
+_ELSEWHERE = (
+    "declare where that is in virt:shared_paths if every host has it, or take it out of the "
+    "definition"
+)
+
+
+def host_obstacles(settings: HostSettings, root: ET.Element, *, is_running: bool) -> Iterator[str]:
+    """Yield a reason for each resource of this host that keeps a VM from moving."""
+    if readdomain.has_host_device(root) or hostdependencies.has_tpm(root):
+        yield "it has a device of this host, which cannot move; detach it first"
+    for target, description in hostdependencies.disks(root):
+        yield f"its disk {target} is {description}, which cannot move; detach it first"
+    for path, description in _paths(root):
+        if not diskpaths.is_declared(settings, path):
+            yield f"{description}, which does not move; {_ELSEWHERE}"
+    variables = readdomain.firmware_variables(root)
+    if variables is not None and _is_untrusted(settings, variables):
+        yield (
+            f"its firmware's variables are in {variables}, a link that root has not made; see what "
+            "it leads to, and put the file in its place"
+        )
+    elif variables is not None and _is_device(settings, variables):
+        yield f"its firmware's variables are in {variables}, a device of this host; {_ELSEWHERE}"
+    if not is_running:
+        yield from _left_behind(settings, root)
+
+
+def _paths(root: ET.Element) -> Iterator[tuple[str, str]]:
+    """Yield ``(path, description)`` of the paths that a VM uses beside its disks."""
+    for path in hostdependencies.folders(root):
+        yield path, f"its guest shares {path} with this host"
+    for path in copied.find_argument_files(root):
+        yield path, f"QEMU is given {path} by <qemu:commandline>"
+
+
+def _is_untrusted(settings: HostSettings, path: str) -> bool:
+    """Return whether a path is a link that QEMU's user may have made."""
+    if diskpaths.is_declared(settings, path) or not Path(path).is_symlink():
+        return False
+    try:
+        os.close(files.open_by_trusted_links(path, os.O_RDONLY))
+    except OSError as exc:
+        return exc.errno == errno.ELOOP
+    return False
+
+
+def _is_device(settings: HostSettings, path: str) -> bool:
+    is_there = os.path.exists(path) and not diskpaths.is_declared(settings, path)
+    return is_there and not os.path.isfile(path)
+
+
+def _left_behind(settings: HostSettings, root: ET.Element) -> Iterator[str]:
+    """Yield a reason for each state that a stopped VM would lose; QEMU sends a running VM's."""
+    state = readdomain.tpm_state(root)
+    # libvirt makes the TPM's state at the first start; before that nothing can be lost.
+    if state is not None and os.path.exists(state):
+        yield (
+            "its emulated TPM has its state on this host, which does not move; start it and "
+            "move it live"
+        )
+    for path in hostdependencies.memories(root):
+        if os.path.exists(path) and not diskpaths.is_declared(settings, path):
+            yield (
+                f"its persistent memory is in {path} on this host, which does not move; start it "
+                "and move it live, or detach that memory"
+            )
+
+
+def inode(path: str) -> int | None:
+    """Return the inode of a regular file; None for a device or an inaccessible path."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino if stat.S_ISREG(status.st_mode) else None
+
+
+def mark_shared(moving: MigrationInfo, token: str) -> list[str]:
+    """Make the marks of a move; return the paths of those that could be made."""
+    mark_paths = []
+    for path in {
+        Path(disk.path).parent: disk.path for disk in _filter_shared(moving.disks)
+    }.values():
+        mark_path = str(claims.mark(path, token))
+        try:
+            os.close(files.private(mark_path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
+        except OSError:
+            continue  # a read-only folder; the inodes may be the same on both hosts
+        mark_paths.append(mark_path)
+    return mark_paths
+
+
+def unmark_shared(disks: Iterable[list[str]], token: str) -> None:
+    """Remove the marks of a move from the folders of its recorded disks."""
+    for _target, path, how in disks:
+        if how == "shared" and path.startswith("/"):
+            try:
+                claims.mark(path, token).unlink(missing_ok=True)
+            except OSError:
+                continue  # no mark could be made there either
+
+
+def find_different(moving: MigrationInfo) -> Iterator[str]:
+    """Yield a reason for each shared disk that is another file on this host, once a move began."""
+    for disk in _filter_shared(moving.disks) if moving.marks is not None else ():
+        local_inode = inode(disk.path)
+        is_same = local_inode == disk.inode or _is_marked(disk.path, moving.marks or [])
+        if local_inode is not None and not is_same:
+            yield (
+                f"the file {disk.path} there is not the one that the VM has; is the storage "
+                f"mounted there?"
+            )
+
+
+def _filter_shared(disks: Iterable[DiskFacts]) -> Iterator[DiskFacts]:
+    for disk in disks:
+        if disk.how == "shared" and disk.inode is not None and disk.path.startswith("/"):
+            yield disk
+
+
+def _is_marked(path: str, marks: Iterable[str]) -> bool:
+    folder_marks = [mark_path for mark_path in marks if Path(mark_path).parent == Path(path).parent]
+    return any(
+        claims.is_mark(mark_path) and os.path.lexists(mark_path) for mark_path in folder_marks
+    )
+
 
 _T = TypeVar("_T")
 
@@ -111,7 +241,7 @@ def _facts(settings: HostSettings, vm: query.Definition, host_facts: _HostFacts)
             *_snapshot_obstacles(host_facts["snapshots"].get(name, []), sources, is_running),
             *_disk_obstacles(disks),
             *map(_next_disk_obstacle, paths_left),
-            *hostdependencies.host_obstacles(settings, root, is_running=is_running),
+            *host_obstacles(settings, root, is_running=is_running),
         ],
         nvram=_firmware(settings, root, is_running),
         files=_union(
@@ -179,7 +309,7 @@ def _disk(
     )
     if is_declared or (source["type"] != "file" and pool is None):
         is_shared = is_declared or source["type"] == "network"
-        number = sharedfiles.inode(location) if is_declared else None
+        number = inode(location) if is_declared else None
         return replace(out, how="shared" if is_shared else "device", inode=number)
     is_written = source["device"] == "disk" and not source["is_readonly"]
     return _measure(settings, out, how="copy" if is_running and is_written else "push")

@@ -13,7 +13,7 @@ from urllib.parse import urlunsplit
 
 from saltvirt.core.errors import ImageError
 from saltvirt.libvirt.storage.diskvolumes import Pools
-from saltvirt.storage.images import foreign, qcow2
+from saltvirt.storage.images import headers, qcow2
 from saltvirt.xml.domain.disk import Backing, Disk
 from saltvirt.xml.edit import readdomain
 from saltvirt.xml.storage.storagevolume import Volume
@@ -118,7 +118,7 @@ def _read_foreign_sizes(path: str, fmt: str) -> dict[str, Any] | None:
     """Return the sizes of a file of another format; the file's length is not its virtual size."""
     try:
         status = os.stat(path)
-        sizes = foreign.foreign_sizes(path, fmt) if stat.S_ISREG(status.st_mode) else None
+        sizes = headers.foreign_sizes(path, fmt) if stat.S_ISREG(status.st_mode) else None
     except (OSError, ValueError):
         return None
     known_sizes = {"virtual size": sizes.virtual, "cluster size": sizes.cluster} if sizes else {}

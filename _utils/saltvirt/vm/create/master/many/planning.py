@@ -18,8 +18,7 @@ from saltvirt.placement import choose, whatif
 from saltvirt.placement.answers import HostInfo
 from saltvirt.placement.many import Plan, plan_many
 from saltvirt.vm.create.master import deploy, minionwait, offers
-from saltvirt.vm.create.master.many.lines import first_few, no_place
-from saltvirt.vm.create.master.many.outcome import Call
+from saltvirt.vm.create.master.many.manyrequest import Call, first_few, no_place
 from saltvirt.vm.create.master.vmrequest import VmRequest
 from saltvirt.vm.recovery.master import interrupted
 from saltvirt.vm.recovery.master.interrupted import PendingJob

@@ -12,9 +12,8 @@ from saltvirt.core import terminal, undo
 from saltvirt.core.errors import NoSuchVm, VirtError
 from saltvirt.core.salt import threads
 from saltvirt.vm.create.master import deploy, minionwait
-from saltvirt.vm.create.master.many import minionwaits
 from saltvirt.vm.create.master.many.builds import Builds, Claim
-from saltvirt.vm.create.master.many.outcome import (
+from saltvirt.vm.create.master.many.manyrequest import (
     Call,
     Outcome,
     describe_next_step,
@@ -124,7 +123,7 @@ def _wait_for_minions(
     """Add minions to ``answer_times`` as they answer; return the problem of the others."""
     try:
         if not builds.is_interrupted:
-            minionwaits.wait_for_minions(cloud, deadlines, answer_times)
+            minionwait.wait_for_minions(cloud, deadlines, answer_times)
     except (KeyboardInterrupt, SystemExit):
         builds.is_interrupted = True
     except VirtError as error:

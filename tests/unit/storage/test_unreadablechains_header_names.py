@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from saltvirt.storage import trash, trashbacking
+from saltvirt.storage import trash, unreadablechains
 
 
 def header(path, name):
@@ -27,7 +27,7 @@ def test_one_that_is_no_path_is_nothing(hypervisor, said):
         drop(verdicts.free(disk))
 
     assert (
-        trashbacking.backing_files(settings) == {}
-        and trashbacking.backing_files_beside(settings, {disk.parent}) == set()
+        unreadablechains.backing_files(settings) == {}
+        and unreadablechains.backing_files_beside(settings, {disk.parent}) == set()
     )
-    assert trashbacking.find_unreadable_entries(settings) == {}
+    assert unreadablechains.find_unreadable_entries(settings) == {}

@@ -1,7 +1,7 @@
 """What libvirt makes for the disks of a VM is its owner's alone."""
 
 import pytest
-from saltvirt.libvirt.domains import lifecycle, privatefiles
+from saltvirt.libvirt.domains import domainfiles, lifecycle
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def mode(path):
 
 
 def test_a_file_in_which_a_disk_goes_on_is_private(paths, tmp_path):
-    with privatefiles.restrict_new_files(None, "web1"):
+    with domainfiles.restrict_new_files(None, "web1"):
         new = tmp_path / "web1.s1"
         new.touch(0o644)
         paths[:] = [str(new), str(tmp_path / "gone")]
@@ -31,7 +31,7 @@ def test_a_file_in_which_a_disk_goes_on_is_private(paths, tmp_path):
 
 def test_it_is_private_also_if_the_snapshot_fails_after_it(paths, tmp_path):
     new = tmp_path / "web1.s1"
-    with pytest.raises(ValueError, match="no"), privatefiles.restrict_new_files(None, "web1"):
+    with pytest.raises(ValueError, match="no"), domainfiles.restrict_new_files(None, "web1"):
         new.touch(0o664)
         paths.append(str(new))
         raise ValueError("no")
@@ -48,10 +48,10 @@ def test_a_file_is_open_to_others_if_each_folder_lets_them_in(tmp_path):
     for one in parents:
         one.chmod(0o711)
 
-    assert privatefiles.is_world_readable(str(file))
+    assert domainfiles.is_world_readable(str(file))
     folder.chmod(0o700)
-    assert not privatefiles.is_world_readable(str(file))
+    assert not domainfiles.is_world_readable(str(file))
     folder.chmod(0o711)
     file.chmod(0o640)
-    assert not privatefiles.is_world_readable(str(file))
-    assert not privatefiles.is_world_readable(str(folder / "missing"))
+    assert not domainfiles.is_world_readable(str(file))
+    assert not domainfiles.is_world_readable(str(folder / "missing"))

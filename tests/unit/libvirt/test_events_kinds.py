@@ -11,9 +11,9 @@ import libvirt
 import pytest
 import saltvirt
 from saltvirt.core.errors import BadConfig
-from saltvirt.libvirt import eventkinds, events
+from saltvirt.libvirt import events
 
-NAMES = {kind.name for kind in eventkinds.KINDS}
+NAMES = {kind.name for kind in events.KINDS}
 DOMAIN = "VIR_DOMAIN_EVENT_"
 AGENT = "VIR_CONNECT_DOMAIN_EVENT_AGENT_LIFECYCLE_"
 # What libvirt's constants of each enumeration begin with.
@@ -48,14 +48,14 @@ def number(prefix, word):
 
 @pytest.mark.parametrize("name", PREFIXES)
 def test_a_word_is_where_libvirt_has_its_number(name):
-    words = vars(eventkinds)[name]
+    words = vars(events)[name]
 
     found = {word: number(PREFIXES[name], word) for word in words if (name, word) != UNNUMBERED}
     assert found == {w: at for at, w in enumerate(words) if (name, w) != UNNUMBERED}
 
 
 def test_a_word_of_a_vms_life_is_where_libvirt_has_its_number():
-    for at, (happened, details) in enumerate(eventkinds._LIFECYCLE.items()):
+    for at, (happened, details) in enumerate(events._LIFECYCLE.items()):
         assert number(DOMAIN, happened) == at
         prefix = f"{DOMAIN}{happened.upper()}_"
         assert [number(prefix, one) for one in details] == list(range(len(details)))
@@ -66,17 +66,17 @@ def test_a_word_of_a_vms_life_is_where_libvirt_has_its_number():
 def test_every_kind_of_event_that_libvirt_has_is_there():
     ids = {name for name in vars(libvirt) if "_EVENT_ID_" in name and not name.endswith("_LAST")}
     # Of two kinds for the same, the one that says more is listened to.
-    ours = {one for kind in eventkinds.KINDS for one in kind.ids} | {"VIR_DOMAIN_EVENT_ID_IO_ERROR"}
+    ours = {one for kind in events.KINDS for one in kind.ids} | {"VIR_DOMAIN_EVENT_ID_IO_ERROR"}
 
     assert ids - ours == set()
 
 
 def test_what_libvirt_does_not_know_yet_is_unknown():
-    lifecycle = eventkinds.KINDS[0].read
+    lifecycle = events.KINDS[0].read
 
     assert lifecycle(2, 99) == {"event": "started", "detail": "unknown"}
     assert lifecycle(99, 0) == {"event": "unknown", "detail": "unknown"}
-    assert eventkinds.word(("a",), -1) == "unknown"
+    assert events.word(("a",), -1) == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_what_libvirt_does_not_know_yet_is_unknown():
     ],
 )
 def test_filters_choose_kinds(filters, names):
-    assert {kind.name for kind in eventkinds.chosen(filters)} == names
+    assert {kind.name for kind in events.chosen(filters)} == names
 
 
 @pytest.mark.parametrize("filters", [["domian"], "domain/", {"domain": 1}, [1], 5, [["all"]]])
 def test_a_filter_that_means_nothing_is_refused(filters):
     with pytest.raises(BadConfig, match="filters: .*'domain/lifecycle'"):
-        eventkinds.chosen(filters)
+        events.chosen(filters)
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,14 @@ def test_a_filter_that_means_nothing_is_refused(filters):
     ],
 )
 def test_a_tag_is_that_of_3006(uri, where):
-    assert events.tag("pre/fix", uri, eventkinds.KINDS[0]) == f"pre/fix/{where}/domain/lifecycle"
+    assert events.tag("pre/fix", uri, events.KINDS[0]) == f"pre/fix/{where}/domain/lifecycle"
 
 
 # A process that listens, while a thread of it is the one who makes something happen.
 LISTENER = """
 import json, logging, sys, threading
 import libvirt
-from saltvirt.libvirt import eventkinds, events
+from saltvirt.libvirt import events
 from saltvirt.core.salt.lazyimport import OptionalModule
 
 # As in a minion, which has imported the library before libvirt's module was looked for.
@@ -178,7 +178,7 @@ def send(tag, data):
     print(tag, json.dumps(data), flush=True)
 
 when_heard(happens)
-chosen = eventkinds.chosen(["domain/lifecycle", "network", "pool"])
+chosen = events.chosen(["domain/lifecycle", "network", "pool"])
 events.watch("test:///default", chosen, "pre", send)
 """
     _answers, *said = listen(HAPPENS + text, 7)
@@ -219,7 +219,7 @@ def openReadOnly(uri):
 
 libvirt.openReadOnly = openReadOnly
 libvirt.virConnect.isAlive = lambda self: self is not alive[1]
-events.watch("test:///default", eventkinds.chosen("domain/lifecycle"), "pre",
+events.watch("test:///default", events.chosen("domain/lifecycle"), "pre",
              lambda tag, data: print("sent", data["event"], len(opened), flush=True))
 """
     first, gone, back, sent = listen(text, 4)
@@ -239,7 +239,7 @@ def openReadOnly(uri):
     return open_(uri if len(tried) > 3 else DEAD)
 
 libvirt.openReadOnly = openReadOnly
-events.watch("test:///default", eventkinds.chosen("pool"), "pre", print)
+events.watch("test:///default", events.chosen("pool"), "pre", print)
 """
     away, there = listen(text, 2)
 
@@ -255,7 +255,7 @@ def send(tag, data):
     print("sent", data["event"], flush=True)
 
 when_heard(happens)
-events.watch("test:///default", eventkinds.chosen("domain/lifecycle"), "pre", send)
+events.watch("test:///default", events.chosen("domain/lifecycle"), "pre", send)
 """
     _answers, lost, sent = listen(HAPPENS + text, 3)
 
@@ -267,7 +267,7 @@ def test_a_kind_that_this_libvirt_has_not_is_left_out_and_said():
     # The test driver has no secrets.
     text = """
 when_heard(happens)
-events.watch("test:///default", eventkinds.chosen(["secret", "pool"]), "pre",
+events.watch("test:///default", events.chosen(["secret", "pool"]), "pre",
              lambda tag, data: print(tag, flush=True))
 """
     lines = listen(HAPPENS + text, 4)

@@ -3,7 +3,7 @@
 import faces
 import pytest
 from saltvirt.core.errors import BadArgument, LibvirtRefused
-from saltvirt.libvirt import capable
+from saltvirt.libvirt import probe
 from saltvirt.xml.node import capabilities, domaincaps, hostcaps
 
 HOST = """<capabilities><host><uuid>44454c4c</uuid>
@@ -200,7 +200,7 @@ def test_no_emulator_is_run_that_libvirt_does_not_list(emulator):
     conn = Probed()
 
     with pytest.raises(BadArgument, match="^emulator: ") as refused:
-        capable.read_domain_capabilities(conn, emulator, "x86_64", None, None)
+        probe.read_domain_capabilities(conn, emulator, "x86_64", None, None)
 
     assert conn.asked == []
     assert "none that libvirt lists" in str(refused.value) or "not text" in str(refused.value)
@@ -210,6 +210,6 @@ def test_no_emulator_is_run_that_libvirt_does_not_list(emulator):
 def test_what_libvirt_lists_is_asked_about(emulator):
     conn = Probed()
 
-    capable.read_domain_capabilities(conn, emulator, None, "q35", "kvm")
+    probe.read_domain_capabilities(conn, emulator, None, "q35", "kvm")
 
     assert conn.asked == [(emulator, None, "q35", "kvm", 0)]
