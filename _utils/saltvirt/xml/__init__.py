@@ -16,7 +16,7 @@ from saltvirt.core import arguments, units
 from saltvirt.core.errors import BadArgument, VirtError
 from saltvirt.xml.edit import prefixes
 
-METADATA_NS = "urn:saltext-virt:1"
+METADATA_NS = "urn:saltvirt:1"
 prefixes.keep("saltvirt", METADATA_NS)
 # Characters that XML 1.0 cannot hold, not even as references.
 _UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -8,7 +8,7 @@ IDLE = {
 }
 DEFINED = {**IDLE, "definition": True}
 XML = """<domain type='test'><name>web1</name><memory unit='MiB'>512</memory><vcpu>2</vcpu>
-<metadata><saltvirt:vm xmlns:saltvirt='urn:saltext-virt:1' disk_mib='100'/></metadata>
+<metadata><saltvirt:vm xmlns:saltvirt='urn:saltvirt:1' disk_mib='100'/></metadata>
 <os><type arch='i686'>hvm</type><boot dev='hd'/></os><on_reboot>destroy</on_reboot>
 <features><acpi/><kvm><hidden state='on'/></kvm></features>
 <devices>

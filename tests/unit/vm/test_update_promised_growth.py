@@ -10,7 +10,7 @@ from test_update_calls import DEFAULTS
 from updatekit import DEFINED, IDLE
 
 VM = """<domain type='test'><name>web1</name><memory unit='MiB'>64</memory>
-<metadata><saltvirt:vm xmlns:saltvirt='urn:saltext-virt:1' disk_mib='8'/></metadata>
+<metadata><saltvirt:vm xmlns:saltvirt='urn:saltvirt:1' disk_mib='8'/></metadata>
 <os><type arch='i686'>hvm</type></os><on_reboot>restart</on_reboot><devices>
 <disk type='file' device='disk'><driver name='qemu' type='qcow2'/>
 <source file='{}'/><target dev='vda' bus='virtio'/></disk></devices></domain>"""

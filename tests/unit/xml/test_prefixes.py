@@ -10,7 +10,7 @@ from test_hotplug import DEFAULTS
 OSINFO = "http://libosinfo.org/xmlns/libvirt/domain/1.0"
 VM = f"""<domain type='test' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
 <name>{{}}</name><memory>65536</memory><vcpu>1</vcpu><metadata>
-<saltvirt:vm xmlns:saltvirt='urn:saltext-virt:1' disk_mib='100'/>
+<saltvirt:vm xmlns:saltvirt='urn:saltvirt:1' disk_mib='100'/>
 <libosinfo:libosinfo xmlns:libosinfo="{OSINFO}"><libosinfo:os id='x'/></libosinfo:libosinfo>
 <my-app:a xmlns:my-app='urn:mine?a=1&amp;b=2' my-app:owner='ann'><my-app:b/></my-app:a></metadata>
 <os><type>hvm</type></os><qemu:commandline><qemu:arg value='-s'/></qemu:commandline></domain>"""
@@ -60,7 +60,7 @@ def test_one_document_may_have_one_prefix_for_two_namespaces():
 
 
 def test_this_projects_own_prefix_cannot_be_taken():
-    text = "<x xmlns:evil='urn:saltext-virt:1' xmlns:saltvirt='urn:y'><evil:a/><saltvirt:b/></x>"
+    text = "<x xmlns:evil='urn:saltvirt:1' xmlns:saltvirt='urn:y'><evil:a/><saltvirt:b/></x>"
 
     assert "<saltvirt:a" in to_text(parse(text))
 

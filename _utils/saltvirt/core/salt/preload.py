@@ -2,34 +2,58 @@
 Keep this library in a minion's memory, so that the process of each job need not import it.
 
 A minion forks a process for each job. Modules that the minion has imported are there at once;
-otherwise each job imports 150 files by itself. Here the minion imports the library and sets it
-aside. A job that imports the library gets all of it, if no file has changed since; otherwise the
-job imports the files on the disk, as it would without this.
+otherwise each job imports 150 files by itself. Here the minion imports what the master's questions
+and the steps of moves need, which are most jobs, and sets it aside. A job that imports the library
+gets all of it, if no file has changed since; otherwise the job imports the files on the disk, as it
+would without this. Other jobs, such as ``virt.init``, import some 50 files more by themselves:
+having all of them here would double what an idle minion costs.
 
 The grain ``virt_hypervisor`` runs this file by itself, not as a part of the library, as another
 release may be in memory. Sources: importlib's finders and loaders, PEP 451.
 """
 
+import gc
 import importlib
 import importlib.abc
 import importlib.machinery
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 _PACKAGE = "saltvirt"
-# A job on a hypervisor needs these rooms, and the modules below a folder called "host" of others.
-_HOST_ROOMS = ("libvirt", "seeding", "storage")
-# Folders with the master's modules, a program of its own, and modules that are rarely needed.
-_NOT = ("master", "worker", "network")
+# The imports of ``_modules/virt_answers.py`` and ``virt_answers_moves.py``, which a test compares.
+MODULES = (
+    "saltvirt.core.arguments",
+    "saltvirt.core.errors",
+    "saltvirt.core.journal.movefacts",
+    "saltvirt.core.options.optionguard",
+    "saltvirt.core.protocol.moveprotocol",
+    "saltvirt.core.salt.answering",
+    "saltvirt.core.salt.lazyimport",
+    "saltvirt.core.vmfilter",
+    "saltvirt.core.wire",
+    "saltvirt.entry.host.hostmodule",
+    "saltvirt.libvirt.domains.query",
+    "saltvirt.migration.host.arrival",
+    "saltvirt.migration.host.arrivalchecks",
+    "saltvirt.migration.host.departure",
+    "saltvirt.migration.host.incomingfiles",
+    "saltvirt.migration.host.movestate",
+    "saltvirt.migration.host.peer",
+    "saltvirt.migration.host.sending",
+    "saltvirt.placement.answers",
+    "saltvirt.placement.brief",
+    "saltvirt.storage.fileusers",
+    "saltvirt.vm.purge.host.purge",
+    "saltvirt.vm.show.host.inspect",
+    "saltvirt.vm.show.host.offering",
+)
 # Not preloaded: each job imports the version that is installed then, when it first uses them.
-_OTHERS = ("libvirt", "pycdlib", "pyroute2")
-# Importing it takes longer than writing a seed with it; as pure Python it may stay in memory.
-_KEPT = "pycdlib"
+_OTHERS = ("libvirt", "libvirtmod", "libvirtmod_qemu", "pycdlib", "pyroute2")
 
 _Stamp = dict[str, tuple[int, int, int, int]]
 
@@ -101,9 +125,9 @@ def find_library() -> Path | None:
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
-def begin() -> bool:
+def begin(modules: Iterable[str] = MODULES) -> bool:
     """
-    Preload the library from the disk into this process; return whether it is loaded.
+    Preload modules of the library from the disk into this process; return whether they are loaded.
 
     Leave a process alone that has imported the library for itself, or was forked from one that has
     it.
@@ -117,48 +141,29 @@ def begin() -> bool:
     for finder in old_finders:
         sys.meta_path.remove(finder)
     top = find_library()
-    library = _import_library(top) if top else None
+    library = _import_library(top, modules) if top else None
     if library:
         sys.meta_path.insert(0, library)
-        # The job that needs a broken module reports the error.
-        with suppress(Exception):
-            importlib.import_module(_KEPT)
     return library is not None
 
 
-def _import_library(top: Path) -> Aside | None:
-    """Return the library; None if a file has changed during the import."""
+def _import_library(top: Path, modules: Iterable[str]) -> Aside | None:
+    """Return the library with these modules; None if a file has changed during the import."""
     files = stamp(top)
     try:
-        with _block_missing():
-            for name in _names(top, files):
+        with _block_missing(), _without_collections():
+            for name in modules:
                 importlib.import_module(name)
-        modules = {name: sys.modules[name] for name in _loaded_names()}
+        loaded = {name: sys.modules[name] for name in _loaded_names()}
     finally:
         for name in _loaded_names():
             del sys.modules[name]
-    library = Aside(top, files, modules)
+    library = Aside(top, files, loaded)
     return library if library.is_as_on_disk() else None
 
 
 def _loaded_names() -> list[str]:
     return [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]
-
-
-def _names(top: Path, files: _Stamp) -> list[str]:
-    """Return the modules to import."""
-    parts = (Path(path).relative_to(top).with_suffix("").parts for path in sorted(files))
-    return [
-        ".".join([_PACKAGE, *(part for part in path if part != "__init__")])
-        for path in parts
-        if _is_of_host(path)
-    ]
-
-
-def _is_of_host(path: tuple[str, ...]) -> bool:
-    """Return whether a host's jobs need a module."""
-    is_of_host = path[0] in _HOST_ROOMS or "host" in path[:-1]
-    return is_of_host and not any(part in path for part in _NOT)
 
 
 class _Blocked(importlib.abc.MetaPathFinder):
@@ -167,6 +172,18 @@ class _Blocked(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name.partition(".")[0] in _OTHERS:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Collect no garbage meanwhile: imports make many objects that stay, and hardly any garbage."""
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_enabled:
+            gc.enable()
 
 
 @contextmanager
