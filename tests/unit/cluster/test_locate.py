@@ -6,6 +6,7 @@ from saltvirt.cluster.inventory.locate import locate
 from saltvirt.cluster.inventory.presence import VmPresence
 from saltvirt.cluster.inventory.whereabouts import Purpose, Whereabouts
 from saltvirt.cluster.rpc import minions
+from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 from saltvirt.core.errors import NameTaken, NoSuchVm
 from saltvirt.migration.master import migrate
 
@@ -188,4 +189,35 @@ def test_a_move_finds_its_vm_in_the_one_survey_that_it_needs(two, master, case, 
     monkeypatch.setattr(minions, "ask", ask)
 
     assert migrate.plan(master, "web", "h2")[0] == "h1"
-    assert asked == ["virt.host_info"]
+    again = ["virt.presence"] if case == "a host is silent" else []
+    assert asked == ["virt.host_info", *again]
+
+
+def failing_host_info(*_args):
+    raise HostCommandFailed("cannot read the file system of /srv/salt-images")
+
+
+def test_a_stale_definition_does_not_move_while_the_vm_runs_on_a_host_without_host_info(
+    two, master
+):
+    two.put("web", "h1", state="shutdown")
+    two.put("web", "h2")
+    two.hosts["h3"] = {}
+    two.before["h2", "virt.host_info"] = failing_host_info
+
+    with pytest.raises(NameTaken, match="'web' is on h1 and h2"):
+        migrate.plan(master, "web", "h3")
+
+
+def test_a_vm_moves_off_a_host_that_fails_host_info(two, master):
+    two.put("web", "h1")
+    two.before["h1", "virt.host_info"] = failing_host_info
+
+    assert migrate.plan(master, "web", "h2")[0] == "h1"
+
+
+def test_a_vm_moves_off_a_host_that_is_silent_to_host_info_alone(two, master):
+    two.put("web", "h1")
+    two.silent.add(("h1", "virt.host_info"))
+
+    assert migrate.plan(master, "web", "h2")[0] == "h1"

@@ -41,7 +41,9 @@ def plan(
     all_hosts = inventory.all_hosts(cloud)
     survey = _survey_hosts(cloud, all_hosts, name, {source, target})
     purpose = Purpose.MOVE if source else Purpose.ACT
-    source = locate(cloud, name, purpose, host=source or "", survey=survey).host
+    # A host may fail virt.host_info, as of a mount that hangs, and still answer virt.presence.
+    whole_survey = None if survey.reasons() else survey
+    source = locate(cloud, name, purpose, host=source or "", survey=whole_survey).host
     migration_info = _read_migration_info(cloud, survey, name, source)
     if target is not None and target not in all_hosts:
         raise BadArgument(
