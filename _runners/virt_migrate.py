@@ -242,9 +242,9 @@ def rebalance(
     Load is the VMs' actual use of CPUs and memory; a VM tagged by ``virt.hold`` never moves. A move
     is made only if it gains more than it costs, and only between hosts with loads that differ by
     more than chance within the window. Returns ``{"imbalance", "moves": [{"name", "from", "to",
-    "gain"}], "stays": {name: reason}}``: ``imbalance`` is the spread of the hosts' loads before
-    and ``stays`` has the VMs with a failed move, which stops no other move. Exit code 1 if a move
-    failed. Undo: move them back.
+    "gain"}], "stays": {name: reason}}``: ``imbalance`` is the spread of the hosts' loads before,
+    ``moves`` the moves, and ``stays`` the VMs with a failed move, which stops no other. Exit code 1
+    if a move failed. Undo: move them back.
 
     CLI Example:
 

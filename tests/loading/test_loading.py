@@ -71,6 +71,20 @@ def loaded(request, base, installed, place):
     return place(installed(line, way))
 
 
+def test_a_test_run_does_not_fail_for_what_the_states_above_may_make(loaded):
+    states = {"first": {"test": ["succeed_with_changes"]}, "web1": {"virt": ["stopped"]}}
+    folders = {"images": f"{loaded.folder}/images", "state_dir": f"{loaded.folder}/state"}
+    pillar = {"virt": {"connection": {"uri": "test:///default"}, **folders}}
+
+    done = loaded.call(
+        "state.high", json.dumps(states), "test=True", f"pillar={json.dumps(pillar)}"
+    )
+
+    row = json.loads(done.stdout)["local"]["virt_|-web1_|-web1_|-stopped"]
+    assert row["result"] is None, row
+    assert "now it would fail: no VM's name matches 'web1'" in row["comment"]
+
+
 def test_the_commands_are_ours_and_all_there(loaded):
     functions = loaded.answer("sys.list_functions", "virt")
 

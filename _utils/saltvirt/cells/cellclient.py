@@ -27,7 +27,7 @@ from saltvirt.core.http.connection import Deadline
 from saltvirt.core.salt import masteruser, threads
 from saltvirt.core.units import human
 
-_credentials_MOST_BYTES = 65536
+_MOST_CREDENTIAL_BYTES = 65536
 _KINDS = ({"token"}, {"username", "password", "eauth"})
 
 
@@ -91,7 +91,7 @@ def _read_content(option: str, path: Path, user: pwd.struct_passwd) -> str:
                 f"{option}: {path} {reason}",
                 f"chown {user.pw_name}: {quoted_path} && chmod 600 {quoted_path}",
             )
-        return file.read(_credentials_MOST_BYTES)
+        return file.read(_MOST_CREDENTIAL_BYTES)
 
 
 def _explain_exposure(status: os.stat_result, user: pwd.struct_passwd) -> str | None:

@@ -76,9 +76,10 @@ def apply(hypervisor, monkeypatch):
         def apply(kind, function, place, given, before, is_test=True):
             states = asloaded.module(f"_states/virt_{kind}.py")
             states.__opts__.update(virt=options, file_client="local", test=is_test)
-            # Salt puts it there for the time of the call.
-            states.__running__ = before
-            return getattr(states, function)(*place, **given)
+            state = getattr(states, function)
+            # As Salt does for the time of the call; test_loading.py has Salt itself do it.
+            monkeypatch.setitem(state.__globals__, "__running__", before)
+            return state(*place, **given)
 
         yield apply
 

@@ -236,6 +236,9 @@ def test_what_commands_that_died_have_left_is_shown_and_swept(built, tmp_path):
     with records.hold_record(reservations.folder(built.settings), "build", "web9") as held:
         held.begin("9" * 32, "making", uuid="u1", paths=[], **onrecord.ROOM)
         plant(images / f".salt-virt-{'9' * 12}-{'8' * 12}")
+    with records.hold_record(reservations.folder(built.settings), "arrival", "web8") as held:
+        held.begin("6" * 32, "making", **onrecord.arrival(paths=[]))
+        arriving = plant(images / f".salt-virt-{'6' * 12}-{'8' * 12}")
     assert look(built).left == {"unfinished": ["web9"], **wanted}
 
     done = mended(built, unfinished=["web9"], **wanted)
@@ -243,6 +246,7 @@ def test_what_commands_that_died_have_left_is_shown_and_swept(built, tmp_path):
     assert len(done) == 4
     assert "lock" not in look(built).left
     assert not any(Path(path).exists() for paths in wanted.values() for path in paths)
+    assert Path(arriving).exists()
 
 
 def test_what_is_in_the_trash_by_no_record_is_shown(built):

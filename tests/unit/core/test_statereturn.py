@@ -20,7 +20,8 @@ def apply(monkeypatch):
 
         present.__module__ = "states"
         namespace = {"__name__": "states", "__opts__": {"test": test}, "present": present}
-        namespace["__running__"] = running or {}
+        # Salt puts it into the globals of the function that it calls.
+        monkeypatch.setitem(optionguard.__dict__, "__running__", running or {})
         optionguard.states(namespace)
         return namespace["present"](name="web1")
 

@@ -321,3 +321,24 @@ def test_a_vm_that_somebody_else_defined_meanwhile_is_not_undone(hypervisor, mon
         ["web1"],
         [],
     )
+
+
+def test_leftovers_of_a_killed_build_do_not_lessen_what_the_next_one_reserves(
+    hypervisor, monkeypatch
+):
+    reserved, reserve = [], reservations.reserve
+
+    def spy(settings, requirements, *args, **given):
+        reserved.append(requirements.disk_mib)
+        return reserve(settings, requirements, *args, **given)
+
+    monkeypatch.setattr(reservations, "reserve", spy)
+    data = [{"name": "data", "size": 64, "format": "raw"}]
+    with hypervisor.libvirt():
+        hypervisor.init("web2", disks=data, start=False)
+    hypervisor.dies(lambda: hypervisor.init(disks=data, start=False), "build.defining")
+    with hypervisor.libvirt():
+        hypervisor.init(disks=data, start=False)
+
+    clean, after_the_kill = reserved
+    assert clean == after_the_kill >= 64

@@ -197,9 +197,11 @@ def _guarded_state(namespace: MutableMapping[str, Any], function: Any) -> Any:
         try:
             out = function(*args, **kwargs)
         except VirtError as error:
-            out = statereturn.make_failure(name, error, namespace)
+            out = statereturn.StateChange({}, "", failure=error)
         if isinstance(out, statereturn.StateChange):
-            out = statereturn.make_return(name, out, namespace)
+            # Salt puts the results into the globals of the function that it calls: this file's.
+            running = globals().get("__running__")
+            out = statereturn.make_return(name, out, {**namespace, "__running__": running})
         warnings = [*out.get("warnings", ()), *refusals, *options_in_force.notices]
         return {**out, "warnings": warnings} if warnings else out
 

@@ -115,10 +115,10 @@ def _own_folders(conn: Any, settings: HostSettings) -> Iterator[Path]:
 
 
 def _find_marks(conn: Any, settings: HostSettings) -> Iterator[Path]:
-    """Yield marks that builds left."""
-    records_folder = reservations.folder(settings)
-    tokens = [record.token for record in records.read_records(records_folder, "build")]
-    if not records.find_unreadable(records_folder, "build"):
+    """Yield marks of builds and arrivals that have no record any more."""
+    records_folder, jobs = reservations.folder(settings), ("build", "arrival")
+    tokens = [record.token for job in jobs for record in records.read_records(records_folder, job)]
+    if not any(records.find_unreadable(records_folder, job) for job in jobs):
         for folder in _own_folders(conn, settings):
             yield from claims.find_leftover_marks(folder, tokens)
 

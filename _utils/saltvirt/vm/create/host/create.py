@@ -35,8 +35,9 @@ def create_with_warnings(context: Context, deployment: Deployment) -> list[str]:
     """Create a VM as :func:`create` does; return the warnings, one line each."""
     guest_identity = _prepare_identity(context, deployment)
     with undo.on_signals(), connect.open_connection(context.settings, readonly=False) as conn:
-        new_vm = _NewVm(context, conn, deployment, guest_identity)
+        # First: leftovers of this name would count as disks that the VM has already.
         unfinished.settle(conn, context.settings)
+        new_vm = _NewVm(context, conn, deployment, guest_identity)
         return build(context, conn, new_vm)
 
 
