@@ -86,8 +86,8 @@ def update(
         Start the VM with its host or not. Defaults to None: no change.
     seed_readonly
         Make the guest's seed read-only from its next start on, or not. Needed once for internal
-        snapshots of a VM with a raw seed from an older release. Refused until the guest has read
-        its key from the seed. Defaults to None: no change.
+        snapshots of a VM with a raw seed. Refused until the guest has read its key from the seed.
+        Defaults to None: no change.
     detach
         Detach the disks, NICs, serial ports, consoles, displays and devices of the host that the
         VM has and the lists of the call omit; files of disks stay. Defaults to False: such a call

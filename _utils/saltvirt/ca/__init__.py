@@ -1,1 +1,1 @@
-"""The certificate authority of the cloud: no Salt, no network; the clock is an argument."""
+"""The certificate authority of the cloud, without Salt and network; the clock is an argument."""

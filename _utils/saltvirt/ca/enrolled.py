@@ -1,4 +1,4 @@
-"""Record what each host was certified for, and its requests: one small file for each host."""
+"""Record what each host was certified for and has requested; take its names from other hosts."""
 
 import json
 import logging

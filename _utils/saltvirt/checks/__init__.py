@@ -1,1 +1,1 @@
-"""What is wrong with a cloud: ``virt.audit``, ``virt.setup_check`` and ``virt.doctor``."""
+"""The checks of a cloud: ``virt.audit``, ``virt.setup_check`` and ``virt.doctor``."""

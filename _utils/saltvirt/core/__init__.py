@@ -1,1 +1,1 @@
-"""What knows nothing of a VM's life; master and hosts use it."""
+"""Parts for master and hosts that know nothing of a VM's life: options, records, protocols."""

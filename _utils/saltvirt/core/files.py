@@ -1,4 +1,4 @@
-"""Files that are replaced in one step: a crash at any byte leaves the old content or the new."""
+"""Write files in one step, so that a crash leaves old or new content; open and sync them safely."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ from saltvirt.core.errors import StorageError
 
 # File systems without hard links answer one of these.
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-# Names of older releases have the process alone, which means nothing in a folder that hosts share.
+# The boot is optional; the process alone means nothing in a folder that hosts share.
 _PART = re.compile(r"\.(?:(?P<boot>[0-9a-f]{12})-)?(?P<pid>\d+)-(?P<name>.+)\.part")
 # A part of a process that this host cannot check is dead after so long without a write.
 _LIFE_S = 24 * 3600

@@ -1,1 +1,1 @@
-"""The edge to libvirt: nothing else in the project imports it; and what the host has promised."""
+"""All calls of libvirt, which no other room imports, and the reservations of a host's room."""

@@ -1,5 +1,5 @@
 """
-Listen to libvirt's events without end, and reconnect after libvirt was away.
+Convert libvirt's events to data; listen to them without end, and reconnect after a failure.
 
 libvirt calls back in the thread that runs its event loop, which is the thread of :func:`watch`.
 """

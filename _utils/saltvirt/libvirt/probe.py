@@ -1,5 +1,5 @@
 """
-Probe whether KVM guests really run on this host.
+Probe whether KVM guests really run on this host, and read what guests libvirt can run.
 
 A device node proves nothing: on some machines ``/dev/kvm`` opens, answers and even makes VMs, but
 ordinary guests hang. So the probe runs a guest: a boot sector that enters protected mode, as all

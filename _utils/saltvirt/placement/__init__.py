@@ -1,1 +1,1 @@
-"""Placement of VMs: pure functions over the answers of ``virt.host_info``."""
+"""Where a VM goes, and why not elsewhere: pure functions over the hosts' answers."""

@@ -1,7 +1,7 @@
 """
 The answers of hosts about themselves and their VMs; ``wire`` turns them into plain data and back.
 
-A default stands for what a host does not send: one of an older release, or without such an object.
+A default stands for what a host does not send, such as a host without that object.
 """
 
 from collections.abc import Mapping

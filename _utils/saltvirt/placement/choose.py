@@ -1,5 +1,5 @@
 """
-The choice of a host: all hosts evaluated for a VM, and the best for one VM after the other.
+Choose a host: evaluate all hosts for a VM, name the best, and remedies if none fits.
 
 Hosts are kept in the order of what is left on them. A VM's share of that differs little between
 hosts, so the best host is among the first that fit, and :meth:`Board.best` ends where no later host

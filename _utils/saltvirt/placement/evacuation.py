@@ -1,4 +1,4 @@
-"""The hosts for many VMs at once: each choice counts for the next one."""
+"""Find hosts for all VMs of a host that is emptied; each choice counts for the next one."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

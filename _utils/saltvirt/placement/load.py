@@ -1,4 +1,4 @@
-"""The real load of hosts, read several times: one reading has more of chance than of load."""
+"""The real load of hosts, measured several times, as a single reading is mostly chance."""
 
 import math
 import statistics

@@ -26,8 +26,8 @@ def for_vm(required: Requirements, profile: NicProfile | None) -> Wiring:
     Return the needs of a VM's NICs.
 
     profile
-        The host's profile of the name in the call; None for none. An older host sends only the
-        needs of all of its NICs together, also of those that the call places elsewhere.
+        The host's profile of the name in the call; None for none. A profile without ``nics`` has
+        only the needs of all of its NICs together, also of those that the call places elsewhere.
     """
     profile = profile or NicProfile()
     if profile.nics is None:

@@ -1,4 +1,4 @@
-"""Sources of a minion's installation, fetched to this host before a guest's disk is touched."""
+"""Sources of a minion's installation: chosen, and fetched before a guest's disk is touched."""
 
 import platform
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The choice of a guest's seed method, by the request and by the image's content."""
+"""Choose a guest's seed method by the request and the image's content; warn of what is not read."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -168,7 +168,7 @@ class SeedRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedDecision:
     """
-    How a VM is seeded; ``warnings`` are lines from :func:`unread.warnings`.
+    How a VM is seeded; ``warnings`` are lines from :func:`find_unread_parts`.
 
     name
         The seed method's name, or the function that the user named.

@@ -1,4 +1,4 @@
-"""Length of backing chains: each external snapshot and each overlay adds one file."""
+"""Limit the length of backing chains; take snapshots, of which each external one adds a file."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Find VMs with an unreadable backing chain: any file may be in it."""
+"""Find unreadable backing chains of VMs and of the trash: any file may be in them."""
 
 import os
 import re

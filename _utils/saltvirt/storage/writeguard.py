@@ -1,4 +1,4 @@
-"""Checks before a disk is written, copied or left behind; a guest may have written its header."""
+"""Checks before a disk is written, copied or removed; a guest may have written its header."""
 
 import os
 import shlex

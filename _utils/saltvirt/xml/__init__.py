@@ -1,12 +1,10 @@
-"""
-libvirt's XML: each element has one file, which declares its content as a frozen dataclass.
+"""libvirt's XML: each element has one file, which declares its content as a frozen dataclass."""
 
-The fields (`fields.py`) name the places of the values in the XML, and `element.py` reads and writes
-each such dataclass: ``read(build(x)) == x``. ``from_call`` returns the dataclass for a call. What a
-dataclass has no field for is ignored, so XML from elsewhere is never rebuilt, but changed in place.
-`domain/domain.py` combines the elements of a domain, and `edit/readdomain.py` has the project's
-questions about a whole domain.
-"""
+# The fields (`fields.py`) name the places of the values in the XML, and `element.py` reads and
+# writes each such dataclass: ``read(build(x)) == x``. ``from_call`` returns the dataclass for a
+# call. What a dataclass has no field for is ignored, so XML from elsewhere is never rebuilt, but
+# changed in place. `domain/domain.py` combines the elements of a domain, and `edit/readdomain.py`
+# has the project's questions about a whole domain.
 
 import re
 import xml.etree.ElementTree as ET

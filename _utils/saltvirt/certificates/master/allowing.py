@@ -165,7 +165,7 @@ def _refuse_guests(
     hosts = {minion for minion in accepted_ids if members.has(minion)}.union(ids)
     new_members = membership.Members(allowed=frozenset(ids))
     hosts_by_guest = membership.find_last_seen_guests(opts, new_members, hosts)
-    # An id's hints about itself do not count: an older release asked guests, which may lie.
+    # What an id reported about itself does not count: a guest may lie.
     other_hosts_by_guest = {
         vm: [host for host in guest_hosts if host != vm]
         for vm, guest_hosts in hosts_by_guest.items()

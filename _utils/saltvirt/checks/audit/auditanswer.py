@@ -124,7 +124,7 @@ class HostAudit:
     unguarded
         Names of firewall rules; no other rule restricts what the host forwards.
     outdated
-        Those with a table of an earlier release, which lets some of that through.
+        Those with a table that lets some of that through.
     user_nics
         VMs with a NIC of type ``user``: they send as the host.
     trusted

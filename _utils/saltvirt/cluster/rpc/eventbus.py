@@ -1,4 +1,4 @@
-"""Salt's event bus: any minion fires any event, and a large answer of a job passes it by."""
+"""Read Salt's event bus, on which any minion fires any event; keep a job's large answer off it."""
 
 import multiprocessing
 import time

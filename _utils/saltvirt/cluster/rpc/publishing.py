@@ -1,4 +1,4 @@
-"""The hosts that a compound target means, and a job's target with the fewest bytes."""
+"""Publish a job to hosts by the target with the fewest bytes; match compound targets to hosts."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

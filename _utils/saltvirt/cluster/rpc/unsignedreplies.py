@@ -1,4 +1,4 @@
-"""Replies of minions that sign nothing, such as those in VMs, and pings of them."""
+"""Read replies of minions that sign nothing, such as those in VMs, and ping such minions."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Connections to web servers that end when the time of a step is over, at any point."""
+"""Connections to web servers and salt-apis that end when the time of a step is over."""
 
 import functools
 import http.client

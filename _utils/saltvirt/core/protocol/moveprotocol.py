@@ -1,5 +1,5 @@
 """
-The protocol of a build and of a move: which record precedes which effect.
+The protocol of a move, beside that of a build: which record precedes which effect.
 
 It is pure. A part of it is a generator of effects; *hands* perform them: ``vm.create.host`` and
 ``migration.host`` on a host, ``migration.master.moveexecutor`` on the master, and in the tests a

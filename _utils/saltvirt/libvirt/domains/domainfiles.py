@@ -1,4 +1,4 @@
-"""Files of a domain beside its disks: the firmware's variables, and those that libvirt makes."""
+"""Files of a domain: the firmware's variables, and who may read its new disk files."""
 
 import os
 import stat

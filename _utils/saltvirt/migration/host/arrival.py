@@ -1,4 +1,4 @@
-"""Effects of :mod:`saltvirt.core.protocol.moveprotocol` on the target of a move."""
+"""The target of a move: effects of :mod:`saltvirt.core.protocol.moveprotocol`."""
 
 import os
 from collections.abc import Callable, Iterator

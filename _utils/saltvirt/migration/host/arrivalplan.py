@@ -1,4 +1,4 @@
-"""What an arrival does, decided from facts of this host that are gathered once."""
+"""Gather what the target of a move has of the VM, and decide what it makes for the arrival."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Effects of :mod:`saltvirt.core.protocol.moveprotocol` on the source of a move."""
+"""The source of a move: effects of :mod:`saltvirt.core.protocol.moveprotocol`, and their checks."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Images and trash of all hosts: shown, restored and removed."""
+"""Images and trash of all hosts: show, fetch, build, prune, restore and empty."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping

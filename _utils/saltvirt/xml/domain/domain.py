@@ -1,4 +1,4 @@
-"""<domain>: the sum of its elements."""
+"""<domain>, composed of its elements, each of which has its own file."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace

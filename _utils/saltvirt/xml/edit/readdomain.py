@@ -1,4 +1,4 @@
-"""A whole domain: what ``virt.vm_info`` shows, and what another host must know."""
+"""Read the XML of a whole domain: its names, NICs, disks, displays, firmware and notes."""
 
 import xml.etree.ElementTree as ET
 from typing import Any

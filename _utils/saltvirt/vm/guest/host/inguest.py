@@ -1,4 +1,4 @@
-"""A guest from inside: facts and commands by its agent, its addresses, login and console."""
+"""A guest for its users: facts and commands by its agent, addresses, login, and console."""
 
 import base64
 import logging

@@ -1,4 +1,4 @@
-"""Facts that another host must know to take a VM."""
+"""Facts that another host must know to take a VM, obstacles, and marks of its shared disks."""
 
 import errno
 import itertools

@@ -1,4 +1,4 @@
-"""Build the VMs of one plan, some at a time."""
+"""Build the VMs of one plan, a limited number at a time on each host and in all."""
 
 import logging
 import threading
