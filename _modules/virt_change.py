@@ -38,7 +38,6 @@ def update(
     stop_on_reboot=False,
     host_devices=None,
     autostart=None,
-    seed_readonly=None,
     detach=False,
     **kwargs,
 ):
@@ -84,10 +83,6 @@ def update(
         Names of the host's devices that the VM shall have, as virt.node_devices lists them.
     autostart
         Start the VM with its host or not. Defaults to None: no change.
-    seed_readonly
-        Make the guest's seed read-only from its next start on, or not. Needed once for internal
-        snapshots of a VM with a raw seed. Refused until the guest has read its key from the seed.
-        Defaults to None: no change.
     detach
         Detach the disks, NICs, serial ports, consoles, displays and devices of the host that the
         VM has and the lists of the call omit; files of disks stay. Defaults to False: such a call

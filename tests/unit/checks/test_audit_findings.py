@@ -117,7 +117,7 @@ def noted_glob(world):
 CHECKS = {
     "tcp": (host(plain=["0.0.0.0"]), "libvirt-open"),
     "forwarded": (host(unguarded=["salt_virt"]), "firewall"),
-    "forwarded by an earlier release": (host(outdated=["salt_virt"]), "firewall"),
+    "too little held back of what is forwarded": (host(outdated=["salt_virt"]), "firewall"),
     "a NIC that sends as the host": (host(user_nics=["web1"]), "user-nics"),
     "a golden image that is the base of VMs": (
         host(linked_images=[["/srv/salt-images/base/a.qcow2", "/srv/salt/web.qcow2"]]),

@@ -14,7 +14,6 @@ from saltvirt.vm.power.host import startlock
 from saltvirt.vm.update.host import apply, request
 from saltvirt.xml import parse
 from saltvirt.xml.domain import domain
-from saltvirt.xml.edit.devicematch import SEED_SERIAL
 from sizes import sizes
 from updatekit import BACK, BAD, CALLS, DEFINED, IDLE, XML
 
@@ -23,7 +22,7 @@ _spec = importlib.util.spec_from_file_location("virt_change", MODULE)
 virt_change = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(virt_change)
 
-_NAMES = virt_change.update.__code__.co_varnames[1:22]
+_NAMES = virt_change.update.__code__.co_varnames[1:21]
 DEFAULTS = dict(zip(_NAMES, virt_change.update.__defaults__, strict=True))
 
 
@@ -55,14 +54,14 @@ def definition(update):
 
 
 def test_the_arguments_are_those_of_3006_in_its_order():
-    names = virt_change.update.__code__.co_varnames[:22]
+    names = virt_change.update.__code__.co_varnames[:21]
     # salt 3006.25, modules/virt.py, line 3485; autostart was False there.
     assert names == (
         *("name", "cpu", "mem", "disk_profile", "disks", "nic_profile", "interfaces", "graphics"),
         *("live", "boot", "numatune", "test", "boot_dev", "hypervisor_features", "clock"),
         *("serials", "consoles", "stop_on_reboot", "host_devices", "autostart"),
         # Ours.
-        *("seed_readonly", "detach"),
+        "detach",
     )
     given = {"cpu": 0, "mem": 0, "live": True, "test": False, "stop_on_reboot": False}
     given["detach"] = False
@@ -107,33 +106,6 @@ def test_a_test_shows_the_lines_that_change_and_no_password(update):
     assert update.diff == []
     update(cpu=4)
     assert update.diff is None
-
-
-def seeds(update):
-    """Return whether the VM's seed can only be read, with its place among the disks."""
-    said = definition(update).disks
-    return [(at, one.is_readonly) for at, one in enumerate(said) if one.serial == SEED_SERIAL]
-
-
-def test_a_seed_is_only_read_once_its_guest_has_taken_its_key(update, tmp_path):
-    seed = tmp_path / "web1_seed.iso"
-    xml = update.domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
-    update.conn.defineXML(xml.replace("/srv/web1_seed.iso", str(seed)))
-    update()
-    for missing in (None, b"x" + b"-----BEGIN RSA PRIVATE KEY-----\n"):
-        if missing:
-            seed.write_bytes(missing)
-        said = "has not taken its key from its seed" if missing else "cannot read seed"
-        with pytest.raises(StorageError, match=said):
-            update(seed_readonly=True)
-    seed.write_bytes(bytes(2048))
-    assert seeds(update) == [(1, False)]
-
-    assert update(seed_readonly=True) == DEFINED
-    assert seeds(update) == [(1, True)]
-    assert update(seed_readonly=True) == IDLE
-    assert update(seed_readonly=False) == DEFINED
-    assert seeds(update) == [(1, False)]
 
 
 @pytest.mark.parametrize(("there", "back"), BACK, ids=str)

@@ -15,7 +15,6 @@ from saltvirt.xml import to_text
 from saltvirt.xml.domain import osboot
 from saltvirt.xml.domain.disk import Disk
 from saltvirt.xml.edit import readdomain
-from saltvirt.xml.edit.devicematch import SEED_SERIAL
 from saltvirt.xml.storage import snapshot
 
 NONE = "N/A"
@@ -202,12 +201,6 @@ def saved_state_message(name: str, consequence: str) -> str:
 
 def _why_not_internal(name: str, disk: Disk) -> str:
     target, requirement = disk.target.get("dev"), "an internal snapshot needs qcow2 for every disk"
-    if disk.serial == SEED_SERIAL:
-        return (
-            f"disk {target} of VM {name!r} is its seed, which older releases made {disk.format}, "
-            f"and {requirement} that is written to; have the guest only read it, from the next "
-            f"start on: virt.update {name} seed_readonly=True; or give external=True"
-        )
     return (
         f"disk {target} of VM {name!r} is {disk.format}, and {requirement} that is written to; "
         "give external=True, which libvirt reverts to from 9.9 on, or detach that disk first"

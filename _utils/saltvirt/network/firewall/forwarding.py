@@ -110,7 +110,7 @@ def _names() -> set[str]:
 
 
 def find_outdated() -> list[str]:
-    """Return the names of rule sets with a table that drops less than this release does."""
+    """Return the names of rule sets with a table that drops less than it should."""
     prefix = "nftables-"
     paths = bootunits.RULES.glob(f"{prefix}*.nft")
     return sorted(

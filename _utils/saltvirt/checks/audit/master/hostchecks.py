@@ -49,8 +49,8 @@ def _forwarding(host: AuditHost) -> Iterator[Finding]:
         )
     for name in host.facts.outdated:
         yield Finding(
-            f"the rules {name} of its firewall are of an earlier release: they let guests "
-            "with NAT through to libvirt and QEMU of the other hypervisors",
+            f"the rules {name} of its firewall let guests with NAT through to libvirt and QEMU of "
+            "the other hypervisors",
             f"{host.apply('hypervisor.firewall')}, or the state that sets them",
         )
 

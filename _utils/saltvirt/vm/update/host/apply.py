@@ -74,8 +74,6 @@ class _Update:
         """Execute the call, or in a test only report its changes."""
         request = self._request = self._with_boot_files()
         self._disks = content.find(self._context, self._conn, request, self._now, self._running)
-        if request.seed_readonly:
-            content.refuse_full_seed(self._now)
         self._errors = list(self._disks.small)
         self._grown = self._growing()
         self._plan = plan.decide(

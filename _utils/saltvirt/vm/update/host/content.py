@@ -67,21 +67,6 @@ class Disks:
     small: tuple[str, ...] = ()
 
 
-def refuse_full_seed(definition: ET.Element) -> None:
-    """Raise StorageError if a guest has not taken its key from its seed, and wiped it, yet."""
-    for element in filter(devicematch.is_seed, amend.devices(definition, "disk")):
-        path = disk.read(element).path or ""
-        try:
-            has_key = b" PRIVATE KEY-" in Path(path).read_bytes()
-        except OSError as exc:
-            raise StorageError(f"cannot read seed {path}: {exc.strerror}") from exc
-        if has_key:
-            raise StorageError(
-                f"the guest has not taken its key from its seed {path} yet, and could not wipe it; "
-                "start the VM, and try again when its minion answers"
-            )
-
-
 def find(
     context: Context, conn: Any, request: Request, root: ET.Element, running_root: ET.Element | None
 ) -> Disks:

@@ -3,7 +3,7 @@
 import copy
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from saltvirt.core import arguments
@@ -15,7 +15,6 @@ from saltvirt.xml.domain import (
     controller,
     cpu,
     cputune,
-    disk,
     domain,
     features,
     hostdev,
@@ -190,17 +189,6 @@ def _ports(root: ET.Element, request: Request) -> None:
     devices.ports(root, request.serials, request.consoles)
 
 
-def _seed(root: ET.Element, request: Request) -> None:
-    is_readonly = bool(request.seed_readonly)
-    disks = [
-        devicematch.amend_disk_copy(element, replace(disk.read(element), is_readonly=is_readonly))
-        if devicematch.is_seed(element)
-        else element
-        for element in amend.devices(root, "disk")
-    ]
-    amend.put_devices(root, "disk", disks)
-
-
 _CHANGES: dict[str, _Change] = {
     "cpu": _cpu,
     "mem": _memory,
@@ -214,5 +202,4 @@ _CHANGES: dict[str, _Change] = {
     "graphics": _graphics,
     "serials": _ports,
     "consoles": _ports,
-    "seed_readonly": _seed,
 }

@@ -11,7 +11,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.vm import profiles, valuekinds
 from saltvirt.xml.domain import osboot
 
-_FLAGS = ("stop_on_reboot", "autostart", "seed_readonly")
+_FLAGS = ("stop_on_reboot", "autostart")
 _MAPPINGS = ("boot", "numatune", "hypervisor_features", "clock", "graphics")
 
 
@@ -26,8 +26,6 @@ class Request:
         The names of disks with a bus in the call or its profile.
     with_size
         The names of disks with a size in the call itself.
-    seed_readonly
-        Whether the seed is read-only; only virt.update sets this.
     detach
         Whether to remove devices that the call's lists do not name.
     is_3006
@@ -52,7 +50,6 @@ class Request:
     with_size: frozenset[str] = frozenset()
     interfaces: tuple[Nic, ...] | None = None
     autostart: bool | None = None
-    seed_readonly: bool | None = None
     detach: bool = False
     live: bool = True
     test: bool = False
