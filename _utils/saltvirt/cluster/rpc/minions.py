@@ -24,7 +24,7 @@ from saltvirt.cluster.rpc import eventbus, publishing
 from saltvirt.cluster.rpc.publishing import publish
 from saltvirt.cluster.rpc.replies import NO_ANSWER, ReplyCollector
 from saltvirt.cluster.rpc.replies import Reply as Reply
-from saltvirt.cluster.rpc.unresponsive import Wait, describe_waiting
+from saltvirt.cluster.rpc.waits import Wait, describe_waiting
 from saltvirt.core.errors import VirtError
 
 _FIND_JOB_S = 10
