@@ -4,7 +4,7 @@ import pytest
 from fleetkit import is_tidy, key
 from saltvirt.core.errors import VirtError
 from saltvirt.storage.master import fileusers
-from saltvirt.vm.purge.master import purge
+from saltvirt.vm.purge.master import purging
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_vm_whose_host_asks_instead_of_purging_it_keeps_its_key(monkeypatch, c
     cloud.init()
     before = key(cloud)
     # Mocked: hosts here are folders, which share no files.
-    monkeypatch.setattr(purge, "act", lambda *_args, **_given: {fileusers.ASK: ["/dev/vg/web"]})
+    monkeypatch.setattr(purging, "act", lambda *_args, **_given: {fileusers.ASK: ["/dev/vg/web"]})
 
     with pytest.raises(VirtError, match="changed nothing.*/dev/vg/web.*run the command again"):
         cloud.purge()
