@@ -152,7 +152,7 @@ def _purge(
                 # Another VM made under that name meanwhile is not this call's.
                 only, uuid = interrupted.order_hosts(order), uuids[name]
                 purged_hosts = purging.purge_locked(
-                    cloud, order, name, only=only, uuid=uuid, is_undo=True
+                    cloud, order, name, only=only, uuid=uuid, only_made=True
                 )
                 out.purged[name] = next(iter(purged_hosts))
         except NoSuchVm as error:
