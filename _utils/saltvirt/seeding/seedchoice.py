@@ -168,7 +168,7 @@ class SeedRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedDecision:
     """
-    How a VM is seeded; ``warnings`` are lines from :func:`unread.warnings`.
+    How a VM is seeded; ``warnings`` are lines from :func:`find_unread_parts`.
 
     name
         The seed method's name, or the function that the user named.

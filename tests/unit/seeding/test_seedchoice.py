@@ -4,6 +4,7 @@ import importlib
 import json
 import re
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -402,16 +403,68 @@ def test_a_further_method_is_one_entry(monkeypatch):
         seedchoice.decide(wish(seed_method="configdrive", install_from="/a.sh"))
 
 
-def test_only_the_table_has_the_names_of_seed_methods():
-    names = "|".join(seedmethods.METHODS)
-    # The worker is a program of its own. Modules of Salt and cells have words of these names, too.
-    others = ("seeding/offline/worker/", "cells/", "core/salt/lookonly.py", "granted.py")
-    library = ROOT / "_utils/saltvirt"
-    files_with_names = [
-        str(path.relative_to(library))
-        for path in sorted(library.rglob("*.py"))
-        if re.search(rf"(?<!\()[\"'](?:{names})[\"']", path.read_text())
+def test_a_further_method_by_an_appliance_gets_its_user_and_its_words(monkeypatch, tmp_path):
+    further = SeedMethod(
+        name="further", writes_to=seedmethods.DISK, tool="the further tool", needs_appliance=True
+    )
+    monkeypatch.setitem(seedmethods.METHODS, further.name, further)
+    monkeypatch.setattr(appliance.lending, "accounts", lambda: ["a user"])
+    monkeypatch.setattr(
+        appliance.lending, "borrow_account", lambda accounts, *_more: nullcontext(accounts[0])
+    )
+
+    def account(job):
+        with appliance._borrow_account(job, tmp_path, ()) as borrowed:
+            return borrowed
+
+    job = {"action": "seed", "path": "/a", "limit_s": 1}
+    for job_way, expected in (
+        ({}, "a user"),
+        ({"via": "further"}, "a user"),
+        ({"via": "nbd"}, None),
+        ({"via": "folder"}, None),
+    ):
+        assert account({**job, **job_way}) == expected
+    with pytest.raises(SeedError, match="the further tool failed on /a: no room"):
+        appliance._answer({**job, "via": "further"}, 0, '{"failed": "no room"}', "")
+
+
+# The worker is a program of its own. Modules of Salt and cells have words of these names, too.
+OTHERS = ("seeding/offline/worker/", "cells/", "core/salt/lookonly.py", "granted.py")
+LIBRARY = ROOT / "_utils/saltvirt"
+ENTRY = rf"(?:{'|'.join(n for n, e in vars(seedmethods).items() if isinstance(e, SeedMethod))})"
+COMPARED = re.compile(
+    rf"(?:[!=]=|\bin|\bis|\bnot) [(]?(?:seedmethods\.)?{ENTRY}\b"
+    rf"|\b{ENTRY}(?:\.name)? (?:[!=]=|not in|in|is) "
+)
+
+
+def files_with(pattern):
+    """Return the files of the library that a pattern is found in."""
+    return [
+        path
+        for path in (str(file.relative_to(LIBRARY)) for file in sorted(LIBRARY.rglob("*.py")))
+        if re.search(pattern, (LIBRARY / path).read_text()) and not any(o in path for o in OTHERS)
     ]
 
-    files_with_names = [path for path in files_with_names if not any(o in path for o in others)]
-    assert files_with_names == ["core/seedmethods.py", "seeding/offline/hostmount.py"]
+
+def test_only_the_table_has_the_names_of_seed_methods():
+    names = "|".join(seedmethods.METHODS)
+
+    assert files_with(rf"(?<!\()[\"'](?:{names})[\"']") == [
+        "core/seedmethods.py",
+        "seeding/offline/hostmount.py",
+    ]
+
+
+def test_no_code_compares_a_method_with_one_of_the_table():
+    for text in (
+        "via != GUESTFS.name:",
+        "if NBD.name == via",
+        "m is seedmethods.NOCLOUD",
+        "in (NBD",
+    ):
+        assert COMPARED.search(text)
+
+    # Which lists them.
+    assert files_with(COMPARED) == ["core/seedmethods.py"]
