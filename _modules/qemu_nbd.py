@@ -14,7 +14,7 @@ from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
     from saltvirt.core import undo
-    from saltvirt.seeding import seedmethod
+    from saltvirt.seeding import seedchoice
     from saltvirt.seeding.offline import hostmount
     from saltvirt.storage import writeguard
 
@@ -24,7 +24,7 @@ _module = hostmodule.HostModule(globals())
 
 def _settings():
     settings = _module.settings()
-    seedmethod.refuse_host_mount(settings)
+    seedchoice.refuse_host_mount(settings)
     return settings
 
 

@@ -43,7 +43,7 @@ def output(data, **_kwargs):
 
 def _other_lines(data):
     """Return the lines of unresponsive hosts, and of VMs that several hosts have."""
-    lines = [f"{host:<16} does not answer" for host in data.get("unreachable", ())]
+    lines = [f"{host:<16} {_text.NO_ANSWER}" for host in data.get("unreachable", ())]
     for host, reason in sorted(data.get("failed", {}).items()):
         lines += _host_lines(f"{host:<16} ", reason)
     for host, names in sorted(data.get("last_seen", {}).items()):

@@ -31,7 +31,7 @@ def output(data, **_kwargs):
         lines += [_row(digest, image) for digest, image in sorted(data[host].items())]
         if not data[host]:
             lines.append("  no images")
-    lines += [f"{host} does not answer" for host in data.get("unreachable", ())]
+    lines += [f"{host} {_text.NO_ANSWER}" for host in data.get("unreachable", ())]
     for host, reason in sorted(data.get("failed", {}).items()):
         lines += _text.wrapped(f"{host}: {reason}", next_indent="  ")
     lines.append(_LEGEND)

@@ -43,7 +43,7 @@ def output(data, **_kwargs):
         first, *more_lines = _wrapped(outcome, " " * _INDENT)
         lines += [f"{name:<{_INDENT}}{first.lstrip()}", *more_lines]
     lines = lines or [_empty_line(data)]
-    lines += [f"{host} does not answer" for host in data.get("unreachable", ())]
+    lines += [f"{host} {_text.NO_ANSWER}" for host in data.get("unreachable", ())]
     if data.get("helps"):
         lines += ["what helps:", *(line for cure in data["helps"] for line in _remedy_lines(cure))]
     if "imbalance" in data:

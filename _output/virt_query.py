@@ -41,7 +41,7 @@ def output(data, **_kwargs):
 def _table(data):
     other_keys = ("unreachable", "failed", "duplicates", "last_seen")
     lines = [line for host in data if host not in other_keys for line in _host(host, data[host])]
-    lines += [f"{host}: does not answer" for host in data.get("unreachable", ())]
+    lines += [f"{host}: {_text.NO_ANSWER}" for host in data.get("unreachable", ())]
     for host, reason in sorted(data.get("failed", {}).items()):
         lines += _text.wrapped(f"{host}: {reason}", next_indent="  ")
     for host, names in sorted(data.get("last_seen", {}).items()):

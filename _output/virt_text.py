@@ -23,6 +23,8 @@ _BLANK = re.compile(
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
     r"\U0001d159\U00016fe4\U000e0100-\U000e01ef]"
 )
+# Why an unresponsive host has no usable answer, as in the library's core/findings.py.
+NO_ANSWER = "does not answer"
 # A command ends before a word that cannot be an argument, or at a punctuation mark.
 _PROSE = (
     "a|again|all|an|and|as|at|before|brings?|by|can|cannot|does|ends?|fails?|fetches|first|for|from|"

@@ -23,7 +23,7 @@ with lazy_imports():
     from saltvirt.cluster.inventory import locate
     from saltvirt.cluster.rpc import hostcommands
     from saltvirt.vm.create.master import deploy, vmrequest
-    from saltvirt.vm.purge.master import purge as removing
+    from saltvirt.vm.purge.master import purging
 
 __virtualname__ = "virt"
 __virtual__ = load_always
@@ -293,4 +293,4 @@ def purge(name, delete_key=True, force=False):
 
         salt-run virt.purge centos1
     """
-    return removing.purge(Cloud.of(__opts__), name, delete_key, force)
+    return purging.purge(Cloud.of(__opts__), name, delete_key, force)

@@ -19,6 +19,7 @@ EXAMPLES = {
     # Every file that names all methods.
     "seed": r"(?s)\A(?=.*\bnocloud\b)(?=.*\bguestfs\b)(?=.*\bnbd\b).*[`\"']credentials[`\"']",
     "runner": r"\bunauthorize\b",
+    "argument": r"\bshrink=|``shrink``",
 }
 # Pages that were made are copies.
 OTHERS = re.compile(r"^docs/_build/")

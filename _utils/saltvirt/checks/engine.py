@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from saltvirt.core.errors import VirtError
-from saltvirt.core.findings import MASTER, Finding, apply_command, sync_command
+from saltvirt.core.findings import MASTER, NO_ANSWER, Finding, apply_command, sync_command
 
 _Master = TypeVar("_Master")
 _Answer = TypeVar("_Answer")
@@ -41,7 +41,7 @@ class HostFailure:
     @property
     def text(self) -> str:
         """The reason, also if no reply came."""
-        return self.reason or "it does not answer"
+        return self.reason or f"it {NO_ANSWER}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import salt.client
 from salt.exceptions import SaltException
 
 from saltvirt.cluster import candidates, membership, progress
-from saltvirt.cluster.rpc.unresponsive import Silence
+from saltvirt.cluster.rpc.waits import Silence
 from saltvirt.core.errors import MasterError
 from saltvirt.core.options import config
 from saltvirt.core.options.config import MasterSettings

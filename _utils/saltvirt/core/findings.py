@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 MASTER = "master"
+# Why an unresponsive host has no usable answer, in all messages and findings; outputters have a
+# copy in _output/virt_text.py.
+NO_ANSWER = "does not answer"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@ The seed methods: one entry for each, which all that choose, check or use a meth
 
 A further method is a further entry of :data:`METHODS`. Code elsewhere asks an entry what the method
 does, and compares no names. Only ``auto``, which chooses a method by the image, knows two of them.
+The writers of ``DISK`` are the ``openers`` in ``seeding/offline/worker/__main__.py``, by name. The
+other writers are chosen by ``writes_to``, in ``vm/create/host/apply.py`` (``_write_identity``).
 """
 
 from collections.abc import Mapping
@@ -21,6 +23,8 @@ class SeedMethod:
 
     name
         Its word in ``seed_method=`` and ``virt:seed:method``, and with ``DISK`` the worker's.
+    tool
+        What writes, as errors of a ``DISK`` method name it. Defaults to the method's name.
     writes_to
         ``DISK``, ``SEED`` or ``CREDENTIAL``.
     file_end
@@ -29,7 +33,7 @@ class SeedMethod:
     reads_image
         Whether it depends on the image's content, which an appliance reads first.
     needs_appliance
-        Whether it writes by an appliance.
+        Whether it writes by an appliance, which gets an unprivileged user of its own.
     needs_host_mount
         Whether this host's kernel mounts the disk, which ``virt:seed:allow_host_mount`` allows.
     least_systemd
@@ -45,6 +49,7 @@ class SeedMethod:
 
     name: str
     writes_to: str
+    tool: str = ""
     file_end: str | None = None
     reads_image: bool = False
     needs_appliance: bool = False
@@ -67,10 +72,13 @@ NOCLOUD = SeedMethod(
     is_for_cloud_init=True,
     no_install_from="it is put into a system that was found in the image",
 )
-GUESTFS = SeedMethod(name="guestfs", writes_to=DISK, reads_image=True, needs_appliance=True)
+GUESTFS = SeedMethod(
+    name="guestfs", writes_to=DISK, tool="libguestfs", reads_image=True, needs_appliance=True
+)
 NBD = SeedMethod(
     name="nbd",
     writes_to=DISK,
+    tool="mounting by this host",
     needs_host_mount=True,
     no_install_from="a host never runs what is in a guest's disk",
 )

@@ -131,7 +131,7 @@ def _item(bundle: list[Requirements], rules: Rules) -> pack.Item:
         spots = [host for host in spots if host in other_hosts]
     return pack.Item(
         key=bundle[0].name,
-        size=tuple(sum(getattr(required, key) for required in bundle) for key in fit.DIMENSIONS),
+        size=tuple(sum(getattr(required, d.name) for required in bundle) for d in fit.DIMENSIONS),
         spots=() if clash(bundle) else tuple(spots),
         apart=frozenset(group for required in bundle for group in required.anti_affinity),
         count=len(bundle),

@@ -345,7 +345,8 @@ def evaluate(
     hosts
         ``{host: answer of virt.host_info}``.
     weights
-        Overrides of ``{"memory": 1.0, "cpu": 1.0, "disk": 0.5}``.
+        Weights that differ from the defaults in ``fit.DIMENSIONS``, by the keys of
+        ``virt:weights``.
     policy
         Whether to spread or to pack. Defaults to spreading over the hosts.
     """

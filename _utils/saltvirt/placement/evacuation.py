@@ -121,7 +121,7 @@ def _find_reasons(
     refused: Refused,
 ) -> dict[str, str]:
     """Return ``{host: reason}`` for a VM and those that stay together with it, for all hosts."""
-    size = {key: sum(getattr(member, key) for member in bundle) for key in fit.DIMENSIONS}
+    size = {d.name: sum(getattr(member, d.name) for member in bundle) for d in fit.DIMENSIONS}
     out = {}
     for member in [required, *(companion for companion in bundle if companion is not required)]:
         refusals = refused.get(member.name, {})

@@ -1,16 +1,41 @@
 """Reasons why a host cannot take a VM."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from saltvirt.core.model import Requirements
 from saltvirt.placement import generation, groups, wiring
 from saltvirt.placement.answers import DomainTypes, HostInfo
 
-DIMENSIONS = ("vcpus", "memory_mib", "disk_mib")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dimension:
+    """
+    What every host has an amount of, and every VM takes.
+
+    name
+        The field of a VM's :class:`Requirements`, and the key of :func:`free` and :func:`limits`.
+    weight_key
+        The key of ``virt:weights``.
+    default_weight
+        The weight if ``virt:weights`` has no other.
+    """
+
+    name: str
+    weight_key: str
+    default_weight: float
+
+
+# All tuples of amounts and of weights are in this order.
+DIMENSIONS = (
+    Dimension(name="vcpus", weight_key="cpu", default_weight=1.0),
+    Dimension(name="memory_mib", weight_key="memory", default_weight=1.0),
+    Dimension(name="disk_mib", weight_key="disk", default_weight=0.5),
+)
 
 
 def free(host: HostInfo) -> dict[str, int]:
-    """Return what a host still has to give: ``{"vcpus", "memory_mib", "disk_mib"}``."""
+    """Return what a host still has to give, by the names of :data:`DIMENSIONS`, in their order."""
     return {
         "vcpus": host.cpu.vcpus_limit - host.cpu.vcpus_committed,
         "memory_mib": host.memory.limit_mib - host.memory.committed_mib,
@@ -19,7 +44,7 @@ def free(host: HostInfo) -> dict[str, int]:
 
 
 def limits(host: HostInfo) -> dict[str, int]:
-    """Return the limits of a host, with the keys of :func:`free`."""
+    """Return the limits of a host, with the keys of :func:`free`, in the same order."""
     return {
         "vcpus": host.cpu.vcpus_limit,
         "memory_mib": host.memory.limit_mib,

@@ -93,7 +93,7 @@ def _prepare_install(
     context: Context, via: str, path: str | Path, fmt: str | None
 ) -> tuple[Installation | None, Inspection | None]:
     """Return the installation of a minion, and the disk's content if it had to be inspected."""
-    if via != GUESTFS.name:
+    if not appliance.is_needed(via):
         return _PREPARED, None
     urls, content = source(context.settings, None), None
     packages: tuple[Package, ...] = ()

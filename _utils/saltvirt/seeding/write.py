@@ -123,7 +123,7 @@ def _job(
 def run_job(context: Context, job: dict[str, Any], *, use_kvm: bool = False) -> Inspection:
     """Run a worker's job on a disk; return the content of the disk afterwards."""
     limits = inspection.limits(context.settings)
-    if job["via"] != GUESTFS.name:
+    if not appliance.is_needed(job["via"]):
         # The worker needs only the standard library here, which the minion's interpreter has.
         limits["python"] = sys.executable
     masters = inspection.masters(context.opts) if job["network"] else ()

@@ -1,4 +1,9 @@
-"""The buses of disks, and what follows from each: a bus is added by one entry of ``BUSES``."""
+"""
+The buses of disks, and what follows from each.
+
+One entry of ``BUSES`` adds a bus with targets of a prefix and one letter, and with a controller
+that libvirt adds. A bus with other targets needs more: the targets of ``nvme`` have two numbers.
+"""
 
 from collections.abc import Container
 from dataclasses import dataclass
@@ -15,7 +20,7 @@ class DiskBus:
     name
         As libvirt calls it, and as ``model`` of a call's disk names it.
     prefix
-        What the targets of its disks begin with; one letter follows.
+        What the targets of its disks begin with; one letter follows, and nothing else.
     default_for
         The kinds of devices that are on this bus unless a call names another.
     is_hotpluggable

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from saltvirt.checks.doctor.doctoranswer import DoctorFacts, LooseFile, MoveLeft, SeenVm
 from saltvirt.checks.doctor.host import localleftovers
-from saltvirt.checks.doctor.leftovers import KINDS
+from saltvirt.checks.doctor.hostleftovers import KINDS
 from saltvirt.checks.doctor.master.doctorcloud import DoctorCloud, MasterRecords, OrderLeft
 from saltvirt.checks.doctor.master.masterchecks import CHECKS as OF_MASTER
 from saltvirt.checks.doctor.master.run import CHECKS

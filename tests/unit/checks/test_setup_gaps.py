@@ -13,7 +13,7 @@ from saltvirt.checks.setup.master import run
 from saltvirt.checks.setup.master.run import ORDER
 from saltvirt.checks.setup.master.setupcloud import LEVELS, MOVING, NEEDED
 from saltvirt.cluster.inventory import lastseen
-from saltvirt.cluster.rpc import unresponsive
+from saltvirt.cluster.rpc import waits
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.findings import Finding
 from setupgaps import (
@@ -138,7 +138,7 @@ def test_a_host_that_is_named_tries_whether_others_let_it_in(setup):
     assert setup.check("hyper2") == [("firewall", "hyper1", MOVING)]
     assert setup.asked == ["hyper2"] and [*setup.others] == ["hyper1"]
     # One that is silent cannot be reached, whatever its firewall does.
-    unresponsive.record_silence(setup.opts, ["hyper1"], ["hyper1"], lambda _host: True)
+    waits.record_silence(setup.opts, ["hyper1"], ["hyper1"], lambda _host: True)
     assert setup.check("hyper2") == [] and setup.others == {}
 
 

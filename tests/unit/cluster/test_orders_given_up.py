@@ -12,7 +12,7 @@ from saltvirt.core.errors import NameTaken, VirtError
 from saltvirt.core.journal import records
 from saltvirt.core.salt import answering
 from saltvirt.vm.create.master import deploy, hostbuild
-from saltvirt.vm.purge.master import purge
+from saltvirt.vm.purge.master import purging
 
 GIVEN_UP = "the master has given this order up"
 
@@ -111,7 +111,7 @@ def test_a_late_purge_of_one_master_removes_no_vm_that_another_has_made_since(cl
         cloud.purge()
     cloud.hosts.queues = None
     second = replace(cloud.master, opts={**cloud.opts, "cachedir": str(tmp_path / "second")})
-    purge.purge(second, "web", True)
+    purging.purge(second, "web", True)
     deploy.deploy(second, fleetkit.request(image="salt://a", host="hyper1"))
 
     with pytest.raises(VirtError, match="is another one here"):

@@ -1,15 +1,15 @@
 """How long hosts that are at something long are waited for, on a clock that is set."""
 
 import pytest
-import test_rpc_unresponsive
+import test_rpc_waits
 from saltvirt.cluster.rpc import minions
 from saltvirt.storage.master import images
-from test_rpc_unresponsive import HOSTS, Bus
+from test_rpc_waits import HOSTS, Bus
 
 cloud, said, silent_bus = (
-    test_rpc_unresponsive.cloud,
-    test_rpc_unresponsive.said,
-    test_rpc_unresponsive.bus,
+    test_rpc_waits.cloud,
+    test_rpc_waits.said,
+    test_rpc_waits.bus,
 )
 LIMIT_S = 1800
 

@@ -12,7 +12,7 @@ from saltvirt.cluster.inventory import inventory, lastseen, surveys, whereabouts
 from saltvirt.cluster.inventory.locate import locate
 from saltvirt.cluster.inventory.presence import VmPresence
 from saltvirt.cluster.inventory.whereabouts import Purpose, Whereabouts
-from saltvirt.cluster.rpc import minions, unresponsive
+from saltvirt.cluster.rpc import minions, waits
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed
 from saltvirt.cluster.rpc.replies import Reply
 from saltvirt.core.errors import NameTaken, NoSuchVm
@@ -143,8 +143,8 @@ def test_a_host_that_is_no_minion_of_this_master_any_more_is_given_up(stale, mon
 
 
 def test_for_how_long_the_host_is_silent_is_said(stale):
-    unresponsive.record_silence(stale.opts, ["hyper2"], ["hyper2"], lambda _host: True)
-    path = unresponsive._file(stale.opts).path
+    waits.record_silence(stale.opts, ["hyper2"], ["hyper2"], lambda _host: True)
+    path = waits._file(stale.opts).path
     path.write_text(json.dumps({"version": 1, "since": {"hyper2": time.time() - 7201}}))
 
     with pytest.raises(NameTaken, match=r"on hyper2 \(does not answer, for 2 h\), and hyper1"):

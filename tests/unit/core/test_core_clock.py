@@ -21,7 +21,7 @@ READERS = {
     "cluster/inventory/inventory.py",
     "cluster/inventory/listing.py",
     "cluster/rpc/minions.py",
-    "cluster/rpc/unresponsive.py",
+    "cluster/rpc/waits.py",
     "checks/master/asking.py",
     "checks/setup/host/facts.py",
     "seeding/master/authorization.py",

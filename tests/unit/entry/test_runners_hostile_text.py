@@ -20,7 +20,7 @@ from saltvirt.checks.audit import auditanswer
 from saltvirt.checks.doctor import doctoranswer
 from saltvirt.checks.setup import setupanswer
 from saltvirt.cluster import progress
-from saltvirt.core import errors, terminal, wire
+from saltvirt.core import errors, findings, terminal, wire
 from saltvirt.core.protocol import effects
 from saltvirt.entry import runners
 from saltvirt.placement import answers, brief, shownvms
@@ -215,6 +215,10 @@ def test_the_library_and_the_outputters_escape_alike(text):
     assert all(unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for one in shown)
     if text.isascii() and text.isprintable():
         assert shown == text
+
+
+def test_the_library_and_the_outputters_say_the_same_of_an_unresponsive_host():
+    assert outputter("virt_text").NO_ANSWER == findings.NO_ANSWER
 
 
 def test_no_two_keys_become_one():

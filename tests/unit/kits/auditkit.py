@@ -24,7 +24,7 @@ from saltvirt.checks.master.asking import ProblemsFound
 from saltvirt.cluster import membership, minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.rpc.unresponsive import Wait
+from saltvirt.cluster.rpc.waits import Wait
 from saltvirt.core import filecontent, wire
 
 NOW = askedca.NOW

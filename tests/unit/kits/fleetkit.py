@@ -19,7 +19,7 @@ from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings, MasterSettings
 from saltvirt.core.salt import answering, compat
 from saltvirt.vm.create.master import deploy, hostbuild, vmrequest
-from saltvirt.vm.purge.master import purge
+from saltvirt.vm.purge.master import purging
 from test_generation import said_of
 
 SETTINGS = MasterSettings(timeout_s=1, hypervisors=["hyper*"])
@@ -214,7 +214,7 @@ def cloud(monkeypatch, opts, tmp_path, count=3):
         return deploy.dry_run(master, request(name, wait=True, **given))
 
     def remove(name="web", delete_key=True):
-        return purge.purge(master, name, delete_key)
+        return purging.purge(master, name, delete_key)
 
     return SimpleNamespace(
         hosts=hosts, init=init, dry_run=dry_run, purge=remove, opts=opts, master=master

@@ -13,7 +13,7 @@ from saltvirt.checks.setup.setupanswer import FolderFacts, MovingFacts, SetupFac
 from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.rpc.unresponsive import Wait
+from saltvirt.cluster.rpc.waits import Wait
 from saltvirt.core import filecontent, wire
 from saltvirt.placement.answers import DomainTypes, HostInfo
 

@@ -13,7 +13,7 @@ import pytest
 from saltvirt.core import writelimit
 from saltvirt.core.errors import BadArgument, ImageError, SeedError, StorageError
 from saltvirt.core.options.config import HostSettings
-from saltvirt.seeding import seedmethod
+from saltvirt.seeding import seedchoice
 from saltvirt.seeding.offline import guestmount, hostmount, lending
 
 MODULES = Path(__file__).resolve().parents[3] / "_modules"
@@ -37,7 +37,7 @@ def test_only_what_was_mounted_through_nbd_is_taken_away(mounted):
 @pytest.mark.parametrize("seed", [{}, {"allow_host_mount": False}, {"allow_host_mount": "yes"}])
 def test_this_hosts_kernel_mounts_nothing_unless_that_was_allowed(seed):
     with pytest.raises(SeedError, match="set virt:seed:allow_host_mount: True"):
-        seedmethod.refuse_host_mount(HostSettings(seed=seed))
+        seedchoice.refuse_host_mount(HostSettings(seed=seed))
 
 
 def test_nothing_is_mounted_over_what_is_there(tmp_path):

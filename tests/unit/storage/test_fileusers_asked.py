@@ -1,10 +1,12 @@
 """All hosts are asked about each file on shared storage, before anything is said to be done."""
 
+import asloaded
 import pytest
 from fleetkit import is_tidy, key
+from saltvirt.cluster.inventory import inventory
 from saltvirt.core.errors import VirtError
 from saltvirt.storage.master import fileusers
-from saltvirt.vm.purge.master import purge
+from saltvirt.vm.purge.master import purging
 
 
 @pytest.fixture
@@ -49,11 +51,32 @@ def test_a_host_that_asks_without_end_is_said_to_have_changed_nothing(monkeypatc
     assert len(asked) < 10
 
 
+@pytest.mark.parametrize("shrink", [True, False])
+def test_the_host_gets_the_arguments_that_the_runner_was_given(monkeypatch, cloud, shrink):
+    ordered = []
+
+    def act(_cloud, host, fun, *args, kwarg):
+        ordered.append((host, fun, args, kwarg))
+        return True
+
+    # Mocked: unit tests have no minions.
+    monkeypatch.setattr(fileusers, "act", act)
+    monkeypatch.setattr(inventory, "require_host", lambda _cloud, host: host)
+    runner = asloaded.module("_runners/virt_files.py", **cloud.opts)
+    runner.__opts__, runner.__context__ = cloud.opts, {}
+
+    answer = runner.volume_resize("hyper1", "p1", "a.raw", "8g", shrink=shrink)
+
+    assert answer == {"hyper1": True}
+    kwarg = {"shrink": shrink, "replies": {}}
+    assert ordered == [("hyper1", "virt.volume_resize", ("p1", "a.raw", "8g"), kwarg)]
+
+
 def test_a_vm_whose_host_asks_instead_of_purging_it_keeps_its_key(monkeypatch, cloud):
     cloud.init()
     before = key(cloud)
     # Mocked: hosts here are folders, which share no files.
-    monkeypatch.setattr(purge, "act", lambda *_args, **_given: {fileusers.ASK: ["/dev/vg/web"]})
+    monkeypatch.setattr(purging, "act", lambda *_args, **_given: {fileusers.ASK: ["/dev/vg/web"]})
 
     with pytest.raises(VirtError, match="changed nothing.*/dev/vg/web.*run the command again"):
         cloud.purge()

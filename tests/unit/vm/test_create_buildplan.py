@@ -11,7 +11,7 @@ from saltvirt.core.errors import BadArgument, NameTaken, ReservationRefused, Sto
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.units import MIB
 from saltvirt.placement.answers import DomainTypes
-from saltvirt.seeding import seedmethod
+from saltvirt.seeding import seedchoice
 from saltvirt.storage.diskpaths import Place
 from saltvirt.storage.images import validation
 from saltvirt.vm import spec
@@ -34,7 +34,7 @@ CONTENT = buildfacts.Content(
     taken_paths=frozenset(),
     boot={},
     seeding=buildfacts.SeedFacts(
-        request=seedmethod.SeedRequest(image=IMAGE, method_name="nocloud")
+        request=seedchoice.SeedRequest(image=IMAGE, method_name="nocloud")
     ),
 )
 
@@ -68,7 +68,7 @@ def test_a_plan_says_all_that_will_be_made_and_touches_nothing():
 
 
 def test_of_an_image_that_is_to_be_fetched_no_format_is_claimed():
-    seeding = buildfacts.SeedFacts(request=seedmethod.SeedRequest(image=IMAGE))
+    seeding = buildfacts.SeedFacts(request=seedchoice.SeedRequest(image=IMAGE))
     shown = decided(replace(CONTENT, images={IMAGE: None}, seeding=seeding)).to_dict()
 
     assert shown["to_fetch"] == [IMAGE]

@@ -139,7 +139,7 @@ def test_variables_that_were_there_before_the_build_stay(hypervisor, conn, monke
 
 
 def test_only_volumes_that_the_build_made_go():
-    undo = purge.Undo(
+    removal = purge.Removal(
         uuid="u",
         made_names=frozenset({"lvm/new", "/a"}),
         kept_paths=frozenset(),
@@ -149,4 +149,4 @@ def test_only_volumes_that_the_build_made_go():
         paths=["/a", "/b"], volumes=[["lvm", "new", "7"], ["lvm", "old", "8"], ["rbd", "x"]]
     )
 
-    assert undo.own(own) == VmVolumes(paths=["/a"], volumes=[["lvm", "new", "7"]])
+    assert removal.own(own) == VmVolumes(paths=["/a"], volumes=[["lvm", "new", "7"]])

@@ -67,7 +67,7 @@ class DoctorFacts:
     busy
         VMs with a record here.
     left
-        Leftovers that concern this host alone, by check; see ``leftovers.KINDS``.
+        Leftovers that concern this host alone, by check; see ``hostleftovers.KINDS``.
     unreadable
         Why records cannot be read, and other unknown facts, by their VMs and entries.
     unreadable_trash

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from saltvirt.checks.engine import HostFailure
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import minions
-from saltvirt.cluster.rpc.unresponsive import Wait
+from saltvirt.cluster.rpc.waits import Wait
 from saltvirt.core import wire
 from saltvirt.core.errors import VirtError
 

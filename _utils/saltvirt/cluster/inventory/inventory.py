@@ -12,7 +12,7 @@ from saltvirt.cluster.inventory import lastseen, presence, surveys
 from saltvirt.cluster.inventory.surveys import Survey as Survey
 from saltvirt.cluster.inventory.surveys import beside as beside
 from saltvirt.cluster.inventory.surveys import read as read
-from saltvirt.cluster.rpc import minions, publishing, unresponsive
+from saltvirt.cluster.rpc import minions, publishing, waits
 from saltvirt.core import arguments, terminal
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.salt import compat
@@ -114,7 +114,7 @@ def survey(
         none in a command that only reads, and to all in others.
     """
     target_ids = set(targets)
-    wait = unresponsive.choose_wait(
+    wait = waits.choose_wait(
         target_ids, cloud.silence, concerned_hosts, is_reading=cloud.is_reading
     )
     replies = minions.ask(cloud, target_ids, fun, arg, kwarg, timeout_s=timeout_s, wait=wait)
@@ -132,13 +132,11 @@ def _report_unresponsive(
     """Record the hosts that did not answer; show each in progress once."""
     members = cloud.members
     unresponsive_hosts = list(filter(members.has, unresponsive_hosts))
-    silent_since = unresponsive.record_silence(
-        cloud.opts, asked_hosts, unresponsive_hosts, members.has
-    )
+    silent_since = waits.record_silence(cloud.opts, asked_hosts, unresponsive_hosts, members.has)
     if cloud.silence.record(asked_hosts, unresponsive_hosts):
         cloud.progress(
             "Asked",
-            detail=unresponsive.silence_line(
+            detail=waits.silence_line(
                 len(asked_hosts), unresponsive_hosts, silent_since, time.time()
             ),
         )

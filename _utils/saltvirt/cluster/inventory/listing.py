@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.membership import is_glob
-from saltvirt.cluster.rpc import unresponsive
+from saltvirt.cluster.rpc import waits
 from saltvirt.cluster.rpc.replies import Reply
 from saltvirt.core import arguments, terminal, wire
 from saltvirt.core.errors import BadArgument
@@ -217,7 +217,7 @@ def _show(cloud: Cloud, look: Look, view: _View, line: Line | None) -> dict[str,
     if look.sort != "host" or look.vms.is_narrow:
         hosts = look.page(hosts)
     if line is not None:
-        _stream_failures(survey, line, unresponsive.silent_since(cloud.opts))
+        _stream_failures(survey, line, waits.silent_since(cloud.opts))
     return {
         **{host: view.render(shown_parts[host], survey.raw_answers[host]) for host in hosts},
         **survey.beside(),

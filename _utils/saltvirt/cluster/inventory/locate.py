@@ -10,7 +10,7 @@ from saltvirt.cluster.inventory import inventory, lastseen, presence, whereabout
 from saltvirt.cluster.inventory.presence import VmPresence
 from saltvirt.cluster.inventory.surveys import Survey
 from saltvirt.cluster.inventory.whereabouts import Purpose, Scope, Whereabouts
-from saltvirt.cluster.rpc import minions, unresponsive
+from saltvirt.cluster.rpc import minions, waits
 from saltvirt.core import wire
 from saltvirt.core.errors import NameTaken, VirtError
 from saltvirt.core.salt import compat
@@ -199,6 +199,6 @@ def _find_suspects(
 
     def explain(hosts: Iterable[str]) -> dict[str, str]:
         reasons = {host: reasons_by_host.get(host, _UNKNOWN) for host in sorted(hosts)}
-        return unresponsive.add_durations(opts, reasons)
+        return waits.add_durations(opts, reasons)
 
     return explain(suspect_hosts), explain(ordered_hosts)

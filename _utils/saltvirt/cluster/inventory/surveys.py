@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.cluster.rpc.replies import NO_ANSWER, Reply
+from saltvirt.cluster.rpc.replies import Reply
 from saltvirt.core import terminal, wire
 from saltvirt.core.errors import MasterError
+from saltvirt.core.findings import NO_ANSWER
 from saltvirt.core.journal import records
 from saltvirt.placement.answers import (
     CachedImage,

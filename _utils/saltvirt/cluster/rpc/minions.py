@@ -22,10 +22,11 @@ from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.rpc import eventbus, publishing
 from saltvirt.cluster.rpc.publishing import publish
-from saltvirt.cluster.rpc.replies import NO_ANSWER, ReplyCollector
 from saltvirt.cluster.rpc.replies import Reply as Reply
-from saltvirt.cluster.rpc.unresponsive import Wait, describe_waiting
+from saltvirt.cluster.rpc.replies import ReplyCollector
+from saltvirt.cluster.rpc.waits import Wait, describe_waiting
 from saltvirt.core.errors import VirtError
+from saltvirt.core.findings import NO_ANSWER
 
 _FIND_JOB_S = 10
 # return_retry_timer_max times return_retry_tries: so long a minion repeats an unconfirmed return.

@@ -11,6 +11,7 @@ from saltvirt.cluster import minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core.crypto import signed
 from saltvirt.core.errors import FunctionMissing
+from saltvirt.core.findings import NO_ANSWER
 from saltvirt.core.salt import compat
 
 log = logging.getLogger(__name__)
@@ -19,8 +20,6 @@ _MAX_ERROR_CHARS = 4000
 _MANY, _SHOW_EVERY_S = 20, 3
 # Salt's reply on a host without this project's code: expected, so it is no warning in the log.
 _NO_CODE = "'virt.signed' is not available"
-# The reason of an unresponsive host, in every message.
-NO_ANSWER = "does not answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from saltvirt.core import locks, terminal
 from saltvirt.core.errors import SeedError
-from saltvirt.core.seedmethods import GUESTFS, NBD
+from saltvirt.core.seedmethods import GUESTFS, METHODS
 from saltvirt.core.units import MIB
 from saltvirt.core.writelimit import Meter, OverLimit, Room, allocated_bytes
 from saltvirt.seeding.offline import barrier, lending
@@ -33,11 +33,11 @@ _MOST_ANSWER_CHARS = 4 * MIB
 _LONGEST = 1000
 # The worker's word for a folder of this host, beside the names of seed methods.
 FOLDER = "folder"
-_METHOD_NAMES = {
-    GUESTFS.name: "libguestfs",
-    NBD.name: "mounting by this host",
-    FOLDER: "writing",
-}
+
+
+def is_needed(way: str) -> bool:
+    """Return whether an appliance opens a disk: by a seed method's name, or ``FOLDER``."""
+    return way in METHODS and METHODS[way].needs_appliance
 
 
 def why_missing(python: str = PYTHON) -> str | None:
@@ -122,7 +122,7 @@ def _borrow_account(
     job: dict[str, Any], place: Path, masters: Iterable[str]
 ) -> Iterator[lending.Account | None]:
     """Yield a user for the appliance during the block; None for a job without an appliance."""
-    if job.get("via", GUESTFS.name) != GUESTFS.name:
+    if not is_needed(_way(job)):
         yield None
         return
     accounts = lending.accounts()
@@ -263,10 +263,17 @@ def _answer(job: dict[str, Any], code: int, out: str, err: str) -> dict[str, Any
         verb = "built" if job["action"] == "build" else "seeded"
         raise SeedError(f"{job['path']} cannot be {verb}: {_one_line(answer['refused'])}")
     if "failed" in answer:
-        method_name = _METHOD_NAMES[job.get("via", GUESTFS.name)]
-        raise SeedError(f"{method_name} failed on {job['path']}: {_one_line(answer['failed'])}")
+        method = METHODS.get(_way(job))
+        tool_name = (method.tool or method.name) if method else "writing"
+        raise SeedError(f"{tool_name} failed on {job['path']}: {_one_line(answer['failed'])}")
     result: dict[str, Any] = answer
     return result
+
+
+def _way(job: dict[str, Any]) -> str:
+    """Return how a job's disk is opened: a seed method's name, or ``FOLDER``."""
+    way: str = job.get("via", GUESTFS.name)
+    return way
 
 
 def _one_line(reason: object) -> str:

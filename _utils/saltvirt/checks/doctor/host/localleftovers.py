@@ -8,7 +8,7 @@ from typing import Any
 import salt.utils.systemd
 
 from saltvirt.checks.doctor.host import unusedfiles
-from saltvirt.checks.doctor.leftovers import TOKEN_S
+from saltvirt.checks.doctor.hostleftovers import TOKEN_S
 from saltvirt.core import files, locks
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.journal import records
@@ -202,7 +202,7 @@ def _remove_tokens(_conn: Any, settings: HostSettings, paths: set[str]) -> list[
     return outcomes
 
 
-# By check, in the order of mending; the texts are in ../leftovers.py.
+# By check, in the order of mending; the texts are in ../hostleftovers.py.
 _HANDLERS: Mapping[str, _Handler] = {
     "unfinished": _Handler(_find_unfinished, is_settled=True),
     "lock": _Handler(

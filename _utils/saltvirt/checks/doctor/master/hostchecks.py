@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from saltvirt.checks.doctor.doctoranswer import DoctorFacts, LooseFile
-from saltvirt.checks.doctor.leftovers import KINDS, QUIET_S, TOKEN_S
+from saltvirt.checks.doctor.hostleftovers import KINDS, QUIET_S, TOKEN_S
 from saltvirt.checks.doctor.master.doctorcloud import DoctorCloud, DoctorHost, fixable
 from saltvirt.checks.engine import Checks, foreign_virt
 from saltvirt.core.findings import Finding

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from saltvirt.certificates.master import allowing
-from saltvirt.checks.doctor.leftovers import KINDS
+from saltvirt.checks.doctor.hostleftovers import KINDS
 from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory.locate import locate

@@ -16,7 +16,7 @@ from saltvirt.checks.setup.setupanswer import SetupFacts
 from saltvirt.cluster import candidates
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
-from saltvirt.cluster.rpc.unresponsive import silent_since
+from saltvirt.cluster.rpc.waits import silent_since
 from saltvirt.core.findings import MASTER, Finding
 from saltvirt.core.terminal import count_text
 

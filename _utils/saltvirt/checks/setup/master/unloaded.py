@@ -15,7 +15,7 @@ from saltvirt.checks.setup.setupanswer import SetupFacts
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import terminal
 from saltvirt.core.errors import BadConfig, MasterError
-from saltvirt.core.findings import Finding, apply_command
+from saltvirt.core.findings import NO_ANSWER, Finding, apply_command
 
 # Our modules' message on a minion without libvirt's Python module.
 _NO_BINDING = "the Python module 'libvirt' is missing"
@@ -62,7 +62,7 @@ def explain(
     name = shlex.quote(host)
     if reply is None:
         return Finding(
-            "it does not answer",
+            f"it {NO_ANSWER}",
             f"on {host}: systemctl restart salt-minion; then salt {name} test.ping",
             where=host,
         )

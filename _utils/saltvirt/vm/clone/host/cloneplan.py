@@ -10,7 +10,7 @@ from saltvirt.core import nics
 from saltvirt.core.model import Deployment, Disk, Nic, Requirements, Vm
 from saltvirt.core.units import MIB
 from saltvirt.placement import resources, whatif
-from saltvirt.seeding import seedmethod
+from saltvirt.seeding import seedchoice
 from saltvirt.storage import seedfiles
 from saltvirt.storage.images.validation import ValidatedImage
 from saltvirt.vm.clone.host.clonesource import Source, SourceDisk
@@ -237,7 +237,7 @@ def _source_value(source_disk: SourceDisk, copy: DiskFile | DiskVolume) -> str:
     return copy.path or ""
 
 
-def _clone_warnings(source: Source, seed: seedmethod.SeedDecision | None) -> Iterator[str]:
+def _clone_warnings(source: Source, seed: seedchoice.SeedDecision | None) -> Iterator[str]:
     root = readdomain.domain(source.xml)
     yield from (f"as of {source.name!r}: {part}" for part in copied.describe_shared(root))
     yield from (

@@ -17,7 +17,7 @@ from saltvirt.libvirt import departedvms, hostfacts, reservations
 from saltvirt.libvirt.domains import domainfiles, lifecycle
 from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.seeding import credentials, install, nocloud, submission, write
-from saltvirt.seeding.seedmethod import SeedDecision
+from saltvirt.seeding.seedchoice import SeedDecision
 from saltvirt.seeding.seedmodel import Identity, Installation
 from saltvirt.storage import diskpaths, exclusivecreate, ownermark, policies, vmvolumes
 from saltvirt.storage.images import clone, removal, tool

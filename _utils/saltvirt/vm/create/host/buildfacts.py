@@ -13,7 +13,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.libvirt import hostfacts
 from saltvirt.placement.answers import DomainTypes
-from saltvirt.seeding import cloudconfig, identity, inspection, install, seedmethod
+from saltvirt.seeding import cloudconfig, identity, inspection, install, seedchoice
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity, Inspection
 from saltvirt.storage import chains, diskpaths, seedfiles
@@ -64,15 +64,15 @@ class SeedFacts:
         The reason why the image could not be inspected.
     """
 
-    request: seedmethod.SeedRequest | None = None
+    request: seedchoice.SeedRequest | None = None
     content: Inspection | None = None
     inspect_error: SeedError | None = None
 
-    def decide(self) -> seedmethod.SeedDecision | None:
+    def decide(self) -> seedchoice.SeedDecision | None:
         """Return how the guest is seeded, None if nothing is seeded; raise if none can work."""
         if self.request is None:
             return None
-        return seedmethod.decide(self.request, self.content, self.inspect_error)
+        return seedchoice.decide(self.request, self.content, self.inspect_error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,21 +387,21 @@ def _find_taken_paths(
 
 def _seed_request(
     context: Context, deployment: Deployment, guest_identity: Identity
-) -> seedmethod.SeedRequest:
+) -> seedchoice.SeedRequest:
     settings = context.settings
     image = next(disk.image for disk in deployment.vm.disks if disk.image)
     if deployment.seed_cmd != identity.OWN_COMMAND:
         has_ssh_keys = bool(deployment.ssh_keys)
-        return seedmethod.SeedRequest(
+        return seedchoice.SeedRequest(
             image=image, function=deployment.seed_cmd, asks_for_ssh_keys=has_ssh_keys
         )
     method_name = deployment.seed_method or settings.seed.get("method", seedmethods.AUTO)
     method = seedmethods.METHODS.get(method_name)
     if method and method.needs_host_mount:
-        seedmethod.refuse_host_mount(settings)
+        seedchoice.refuse_host_mount(settings)
     needs_appliance = seedmethods.reads_image(method_name)
     cloud = guest_identity.cloud_init
-    return seedmethod.SeedRequest(
+    return seedchoice.SeedRequest(
         image=image,
         method_name=method_name,
         install_from=install.source(settings, deployment.install_from),
@@ -422,7 +422,7 @@ def _seed_request(
 def _inspect_image(
     context: Context,
     vm: Vm,
-    request: seedmethod.SeedRequest,
+    request: seedchoice.SeedRequest,
     images: Mapping[str, Any],
     is_dry: bool,
 ) -> tuple[Inspection | None, SeedError | None]:

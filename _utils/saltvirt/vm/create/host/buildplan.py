@@ -16,7 +16,7 @@ from saltvirt.core.model import Deployment, Disk, Requirements, Vm
 from saltvirt.core.seedmethods import CREDENTIAL, SEED
 from saltvirt.placement import choose, fit
 from saltvirt.placement.answers import HostInfo
-from saltvirt.seeding import seedmethod
+from saltvirt.seeding import seedchoice
 from saltvirt.storage import seedfiles
 from saltvirt.storage.images.validation import ValidatedImage
 from saltvirt.vm.create.host import buildfacts, plandisks
@@ -116,7 +116,7 @@ class Plan:
     vm: Vm
     files: tuple[DiskFile, ...]
     devices: tuple[Mapping[str, Any], ...] = ()
-    seed: seedmethod.SeedDecision | None = None
+    seed: seedchoice.SeedDecision | None = None
     seed_path: str | None = None
     credentials_path: str | None = None
     starts: bool = True
@@ -366,7 +366,7 @@ def _boot_warnings(vm: Vm, content: Content, *, is_seeded: bool) -> tuple[str, .
     return tuple(boot_warnings(vm, content.images, is_seeded=is_seeded))
 
 
-def _seed_paths(images: str, name: str, seed: seedmethod.SeedDecision | None) -> dict[str, str]:
+def _seed_paths(images: str, name: str, seed: seedchoice.SeedDecision | None) -> dict[str, str]:
     """Return ``{what it is written to: path}`` of the seed's file, empty if the VM gets none."""
     method = seed.method if seed else None
     path = seedfiles.path(images, name, method)

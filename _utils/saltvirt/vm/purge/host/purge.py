@@ -39,14 +39,14 @@ from saltvirt.xml.edit import readdomain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undo:
+class Removal:
     """
-    What an undo of a VM's build removes, and what it keeps.
+    What a purge removes of a VM, and what it keeps.
 
     made_names
-        The files and volumes that the build made; None to remove all of the VM's.
+        The only files and volumes to remove: those that the VM's build made. None for all.
     kept_paths
-        Files of its other disks, with their backing chains.
+        Files of the VM's other disks, with their backing chains.
     keeps_variables
         Whether the firmware's variables are kept.
     """
@@ -77,12 +77,12 @@ class Undo:
 
 
 # A purge keeps only what others use.
-ALL = Undo()
+ALL = Removal()
 
 
-def read_undo(conn: Any, name: str) -> Undo:
+def read_removal(conn: Any, name: str) -> Removal:
     """
-    Return what an undo of a VM's build removes and keeps, as the VM's definition notes it.
+    Return the removal of what a VM's build made, as the VM's definition notes it.
 
     Raise StorageError if the definition does not note what the build made.
     """
@@ -100,7 +100,7 @@ def read_undo(conn: Any, name: str) -> Undo:
             continue
         # Do not probe: a guest may have written an overlay's header into a raw disk.
         kept_paths.update(diskpaths.chain(path) if disk["format"] == "qcow2" else [path])
-    return Undo(
+    return Removal(
         uuid=readdomain.uuid(root),
         made_names=frozenset(notes.made),
         kept_paths=frozenset(kept_paths),
@@ -165,12 +165,13 @@ def purge(
                     raise StorageError(leftover_message)
                 return
             domain_uuid = _check_uuid(conn, name, uuid)
-            undo = read_undo(conn, name) if only_made else ALL
-            vm_volumes = undo.own(
+            vm_removal = read_removal(conn, name) if only_made else ALL
+            vm_volumes = vm_removal.own(
                 vmvolumes.find_volumes(conn, settings, name, removables=removables)
             )
             # A disk removed from the definition stays, even if the running VM still uses it.
-            files = undo.files(_find_candidates(conn, settings, name, removables, is_defined=True))
+            candidates = _find_candidates(conn, settings, name, removables, is_defined=True)
+            files = vm_removal.files(candidates)
             _refuse_others(conn, settings, name, [*files, *vm_volumes.paths], vm_volumes.volumes)
             devices = vmvolumes.find_shared_devices(conn, settings, vm_volumes.volumes)
             _refuse_unasked(_judge_devices(devices, elsewhere), name)
@@ -182,8 +183,9 @@ def purge(
                 definition=lifecycle.inactive_xml(conn, name),
             )
             locked_record.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
-            undo.release()
-        _remove(conn, settings, locked_record, paths, elsewhere, keep_nvram=undo.keeps_variables)
+            vm_removal.release()
+        keep_nvram = vm_removal.keeps_variables
+        _remove(conn, settings, locked_record, paths, elsewhere, keep_nvram=keep_nvram)
         reservations.end(settings, locked_record)
     trash.sweep(settings)
     diskvolumes.refresh(conn, paths)

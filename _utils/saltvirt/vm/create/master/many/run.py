@@ -20,7 +20,7 @@ from saltvirt.vm.create.master.many.manyrequest import (
     not_built_error,
 )
 from saltvirt.vm.create.master.many.planning import DeployPlan, make_plan
-from saltvirt.vm.purge.master import purge
+from saltvirt.vm.purge.master import purging
 from saltvirt.vm.recovery.master import interrupted
 
 _PURGES = 8
@@ -146,13 +146,13 @@ def _purge(
         try:
             order = claims[name].order
             if name in built:
-                purge.take_back(cloud, order, name, built[name], uuids[name])
+                purging.take_back(cloud, order, name, built[name], uuids[name])
                 out.purged[name] = built[name]
             else:
                 # Another VM made under that name meanwhile is not this call's.
                 only, uuid = interrupted.order_hosts(order), uuids[name]
-                purged_hosts = purge.purge_locked(
-                    cloud, order, name, only=only, uuid=uuid, is_undo=True
+                purged_hosts = purging.purge_locked(
+                    cloud, order, name, only=only, uuid=uuid, only_made=True
                 )
                 out.purged[name] = next(iter(purged_hosts))
         except NoSuchVm as error:

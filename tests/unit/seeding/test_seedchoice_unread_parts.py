@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from saltvirt.core import writelimit
 from saltvirt.core.options.config import HostSettings
-from saltvirt.seeding import inspection, seedmethod
+from saltvirt.seeding import inspection, seedchoice
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Inspection
 
@@ -49,7 +49,7 @@ def test_cloud_init_that_is_switched_off_is_none(tmp_path):
     found = look(tmp_path / "b", {**files, "etc/cloud/cloud-init.disabled": b"by the installer"})
 
     assert not found.has_cloud_init
-    assert seedmethod.decide(seedmethod.SeedRequest(image="/a.qcow2"), found).name == "guestfs"
+    assert seedchoice.decide(seedchoice.SeedRequest(image="/a.qcow2"), found).name == "guestfs"
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_where_cloud_init_looks_is_read_as_it_reads_it(tmp_path, files, sources)
 
 def warned(found, asked="auto", *, has_ssh_keys=True):
     """Return what is said of an image."""
-    wish = seedmethod.SeedRequest(
+    wish = seedchoice.SeedRequest(
         image="/a.qcow2",
         method_name=asked,
         has_ssh_keys=has_ssh_keys,
         asks_for_ssh_keys=has_ssh_keys,
     )
-    return seedmethod.decide(wish, found).warnings
+    return seedchoice.decide(wish, found).warnings
 
 
 def test_keys_for_an_image_without_an_ssh_server_are_warned_of():
@@ -98,12 +98,12 @@ def test_keys_for_an_image_without_an_ssh_server_are_warned_of():
 
 
 def test_nobody_is_told_to_log_in_by_ssh_where_no_server_listens():
-    wish = seedmethod.SeedRequest(
+    wish = seedchoice.SeedRequest(
         image="/a.qcow2", method_name="auto", has_ssh_keys=True, asks_for_ssh_keys=True
     )
 
-    assert seedmethod.decide(wish, DEBIAN).ssh_user == "debian"
-    assert seedmethod.decide(wish, replace(DEBIAN, has_ssh_server=False)).ssh_user is None
+    assert seedchoice.decide(wish, DEBIAN).ssh_user == "debian"
+    assert seedchoice.decide(wish, replace(DEBIAN, has_ssh_server=False)).ssh_user is None
 
 
 def test_cloud_init_that_looks_elsewhere_is_warned_of():
@@ -124,8 +124,8 @@ def test_what_is_not_known_is_not_warned_of(found):
 
 
 def test_a_plan_shows_the_warnings_and_only_if_there_are_any():
-    wish = seedmethod.SeedRequest(image="/a.qcow2", has_ssh_keys=True)
-    lacking = seedmethod.decide(wish, replace(DEBIAN, has_ssh_server=False))
+    wish = seedchoice.SeedRequest(image="/a.qcow2", has_ssh_keys=True)
+    lacking = seedchoice.decide(wish, replace(DEBIAN, has_ssh_server=False))
 
     assert len(lacking.to_dict()["warnings"]) == 1
-    assert "warnings" not in seedmethod.decide(wish, DEBIAN).to_dict()
+    assert "warnings" not in seedchoice.decide(wish, DEBIAN).to_dict()

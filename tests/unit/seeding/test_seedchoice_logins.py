@@ -13,7 +13,7 @@ from saltvirt.core import sshkeys, writelimit
 from saltvirt.core.errors import BadArgument, SeedError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
-from saltvirt.seeding import cloudconfig, credentials, identity, nocloud, seedmethod, write
+from saltvirt.seeding import cloudconfig, credentials, identity, nocloud, seedchoice, write
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.seedmodel import Identity, Inspection
 from saltvirt.vm.spec import deployment
@@ -165,7 +165,7 @@ def test_systemd_writes_the_keys_that_came_as_a_credential(tmp_path):
 def wish(asked="auto", **change):
     """Return what a call with keys wishes."""
     usual = {"has_ssh_keys": True, "asks_for_ssh_keys": True, "install_from": None}
-    return seedmethod.SeedRequest(image="/a.qcow2", method_name=asked, **{**usual, **change})
+    return seedchoice.SeedRequest(image="/a.qcow2", method_name=asked, **{**usual, **change})
 
 
 @pytest.mark.parametrize(
@@ -182,17 +182,17 @@ def wish(asked="auto", **change):
 def test_keys_that_nothing_would_read_are_refused(found, why):
     if why:
         with pytest.raises(SeedError, match=f"ssh_authorized_keys: {why}"):
-            seedmethod.decide(wish(), found)
+            seedchoice.decide(wish(), found)
         # Those of the host alone are for the VMs that can have them.
-        assert seedmethod.decide(wish(asks_for_ssh_keys=False), found).ssh_user is None
+        assert seedchoice.decide(wish(asks_for_ssh_keys=False), found).ssh_user is None
     else:
-        assert seedmethod.decide(wish(), found).name in ("nocloud", "guestfs")
+        assert seedchoice.decide(wish(), found).name in ("nocloud", "guestfs")
 
 
 def test_a_function_of_the_users_own_is_given_no_keys():
     with pytest.raises(SeedError, match="ssh_authorized_keys: seed_cmd my.seed is not given them"):
-        seedmethod.decide(wish(function="my.seed"))
-    assert seedmethod.decide(wish(function="my.seed", asks_for_ssh_keys=False)).ssh_user is None
+        seedchoice.decide(wish(function="my.seed"))
+    assert seedchoice.decide(wish(function="my.seed", asks_for_ssh_keys=False)).ssh_user is None
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_function_of_the_users_own_is_given_no_keys():
     ],
 )
 def test_who_logs_in_is_said_where_it_is_known(asked, found, change, user):
-    assert seedmethod.decide(wish(asked, **change), found).ssh_user == user
+    assert seedchoice.decide(wish(asked, **change), found).ssh_user == user
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_who_logs_in_is_said_where_it_is_known(asked, found, change, user):
     [("debian 13", "debian"), ("rhel 9", "cloud-user"), ("some system", None), (None, None)],
 )
 def test_default_users_are_known_by_the_distribution(system, user):
-    assert seedmethod.default_user(system) == user
+    assert seedchoice.default_user(system) == user
 
 
 @pytest.mark.parametrize("key", ["user", "users", "system_info"])

@@ -54,7 +54,7 @@ def purge_locked(
     only: Collection[str] | None = None,
     uuid: str | None = None,
     force: bool = False,
-    is_undo: bool = False,
+    only_made: bool = False,
 ) -> dict[str, dict[str, str]]:
     """
     Do as :func:`purge` under the VM's order, which the caller holds.
@@ -63,7 +63,7 @@ def purge_locked(
         The hosts where the VM may be the right one. Defaults to all.
     uuid
         UUID of the right VM. Defaults to any VM of that name.
-    is_undo
+    only_made
         Remove what the VM's build made, and leave what it used as it was, if its host has recorded
         that. Defaults to False.
 
@@ -77,7 +77,7 @@ def purge_locked(
     unheard = {**busy_reasons, **vm.may_have}
     begun_purge = _begun_purge(order, delete_key)
     # A resumed purge removes no more than it began with.
-    is_undo = is_undo or orders.read_facts(begun_purge).only_made
+    only_made = only_made or orders.read_facts(begun_purge).only_made
     settle_text = interrupted.settle(cloud.opts, order, presence_by_host, unheard)
     _refuse_kept(name, presence_by_host, unheard)
     try:
@@ -90,8 +90,8 @@ def purge_locked(
     # The interrupted purge of a VM that has moved deleted its key: one there now may be another's.
     delete_key = delete_key and (moved_to is None or begun_purge is None)
     vm_uuid = uuid or (None if moved_to else presence_by_host[host].uuid)
-    undoes = is_undo and presence_by_host[host].notes_made
-    _remove(cloud, order, name, host, delete_key, vm_uuid, is_undo=undoes, force=force)
+    only_made = only_made and presence_by_host[host].notes_made
+    _remove(cloud, order, name, host, delete_key, vm_uuid, only_made=only_made, force=force)
     return {host: {name: "purged"}}
 
 
@@ -114,7 +114,7 @@ def take_back(cloud: Cloud, order: LockedRecord, name: str, host: str, uuid: str
     survey = inventory.survey(cloud, [host], "virt.presence", [name])
     for reason in survey.reasons().values():
         raise HostUnresponsive(f"{host} cannot be asked what it has of VM {name!r}: {reason}")
-    _remove(cloud, order, name, host, True, uuid, is_undo=bool(survey.answers[host].notes_made))
+    _remove(cloud, order, name, host, True, uuid, only_made=bool(survey.answers[host].notes_made))
 
 
 def _refuse_another(
@@ -179,19 +179,19 @@ def _remove(
     uuid: str | None,
     *,
     force: bool = False,
-    is_undo: bool = False,
+    only_made: bool = False,
 ) -> None:
     # Before anything is recorded: an unresponsive host prevents the purge.
     paths = _shared_files(cloud, host, name)
     replies = fileusers.ask(cloud, host, paths, uuid=uuid, force=force) if paths else {}
     public_key = minionkeys.read_accepted(cloud.opts, name) if delete_key else None
     order_id = minions.new_id()
-    facts = OrderFacts(host=host, order_id=order_id, public_key=public_key, only_made=is_undo)
+    facts = OrderFacts(host=host, order_id=order_id, public_key=public_key, only_made=only_made)
     orders.begin(order, orders.REMOVING, facts)
     try:
         # Another VM of that name may exist by the time the host acts.
         kwarg: dict[str, Any] = {} if uuid is None else {"uuid": uuid}
-        kwarg |= {"only_made": True} if is_undo else {}
+        kwarg |= {"only_made": True} if only_made else {}
         kwarg |= {"replies": replies} if replies else {}
         reply = act(cloud, host, "virt.purge", name, kwarg=kwarg, order_id=order_id)
         fileusers.refuse_unasked(host, "virt.purge", reply)

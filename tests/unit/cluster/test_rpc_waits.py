@@ -14,7 +14,7 @@ from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen
 from saltvirt.cluster.inventory.locate import locate
 from saltvirt.cluster.inventory.whereabouts import Purpose
-from saltvirt.cluster.rpc import eventbus, minions, replies, unresponsive
+from saltvirt.cluster.rpc import eventbus, minions, replies, waits
 from saltvirt.core.crypto import signed
 from saltvirt.core.errors import NoSuchVm
 from saltvirt.core.options.config import MasterSettings
@@ -90,7 +90,7 @@ def bus(opts, monkeypatch):
     made.answers_s = {"hyper1": 0.2, "hyper2": 0.3}
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(made))
     clock = SimpleNamespace(monotonic=lambda: made.now, time=lambda: 1e9 + made.now)
-    for module in (minions, replies, unresponsive, inventory, eventbus):
+    for module in (minions, replies, waits, inventory, eventbus):
         monkeypatch.setattr(module, "time", clock)
     return made
 
@@ -361,37 +361,33 @@ def test_after_ten_seconds_it_is_said_who_is_waited_for(bus, cloud, said):
 
 def test_who_answers_again_and_who_is_not_a_host_any_more_is_forgotten(bus, cloud, opts):
     survey(cloud(is_reading=True))
-    path = unresponsive._file(opts).path
+    path = waits._file(opts).path
     assert list(json.loads(path.read_text())["since"]) == ["hyper3"]
     bus.answers_s["hyper3"] = 0.1
 
     survey(cloud(is_reading=True))
 
     assert json.loads(path.read_text())["since"] == {}
-    asked = unresponsive.record_silence(opts, ["old"], ["old"], lambda _host: True)
+    asked = waits.record_silence(opts, ["old"], ["old"], lambda _host: True)
     assert list(asked) == ["old"]
-    assert unresponsive.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {
-        "hyper1"
-    }
+    assert waits.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
 
 
 def test_a_line_of_many_names_some_and_counts_the_others():
     silent = [f"h{n:04}" for n in range(1013)]
 
-    line = unresponsive.silence_line(2000, silent, {}, 0)
+    line = waits.silence_line(2000, silent, {}, 0)
 
     assert line.startswith("987 of 2,000 answered; silent: h0000, h0001, ")
     assert line.endswith("h0009 and 1,003 more")
 
 
 def test_a_file_that_cannot_be_read_is_written_anew(opts, caplog):
-    path = unresponsive._file(opts).path
+    path = waits._file(opts).path
     path.parent.mkdir(parents=True)
     path.write_text("{")
 
-    assert unresponsive.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {
-        "hyper1"
-    }
+    assert waits.record_silence(opts, HOSTS, ["hyper1"], HOSTS.__contains__).keys() == {"hyper1"}
     assert "is written anew" in caplog.text and json.loads(path.read_text())["version"] == 1
 
 

@@ -4,6 +4,7 @@ import importlib
 import json
 import re
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from saltvirt.core.errors import BadArgument, SeedError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.core.seedmethods import SeedMethod
-from saltvirt.seeding import cloudconfig, golden, inspection, install, seedmethod
+from saltvirt.seeding import cloudconfig, golden, inspection, install, seedchoice
 from saltvirt.seeding.offline import appliance
 from saltvirt.seeding.offline.worker import confined
 from saltvirt.seeding.seedmodel import CloudInit, Identity, Inspection, Installation
@@ -51,7 +52,7 @@ def seeing(monkeypatch):
 
 def test_without_the_binding_auto_refuses_what_nobody_has_looked_into_and_says_what_to_do():
     with pytest.raises(SeedError, match="has a salt-minion is not known on this host: ") as said:
-        seedmethod.decide(wish())
+        seedchoice.decide(wish())
 
     for words in ("install python3-guestfs", "state.apply hypervisor", "seed_method=nocloud"):
         assert words in str(said.value)
@@ -59,7 +60,7 @@ def test_without_the_binding_auto_refuses_what_nobody_has_looked_into_and_says_w
 
 
 def test_without_the_binding_the_users_word_for_the_minion_will_do():
-    chosen = seedmethod.decide(wish(install=False))
+    chosen = seedchoice.decide(wish(install=False))
 
     assert (chosen.name, chosen.install) == ("nocloud", None)
     assert chosen.reason == "nothing here could look into the image"
@@ -67,13 +68,13 @@ def test_without_the_binding_the_users_word_for_the_minion_will_do():
 
 def test_without_the_binding_what_is_known_of_the_image_counts():
     known = replace(FOUND, has_cloud_init=True, has_minion=True)
-    assert seedmethod.decide(wish(), known).name == "nocloud"
+    assert seedchoice.decide(wish(), known).name == "nocloud"
 
     for found in (replace(known, has_cloud_init=False), replace(known, has_minion=False, os="X 1")):
         with pytest.raises(SeedError, match="image salt://.*(has none: .*guestfs|X 1 has none)"):
-            seedmethod.decide(wish(), found)
+            seedchoice.decide(wish(), found)
     with pytest.raises(SeedError, match="needs an appliance, and this host has none: .*guestfs"):
-        seedmethod.decide(wish(install_from="/x.tar.xz"), replace(known, has_minion=False))
+        seedchoice.decide(wish(install_from="/x.tar.xz"), replace(known, has_minion=False))
 
 
 def test_what_was_asked_for_is_taken_without_looking():
@@ -81,7 +82,7 @@ def test_what_was_asked_for_is_taken_without_looking():
         settings = HostSettings(seed=seed) if seed else None
         asked = wish(settings=settings, **given)
         assert not asked.is_image_inspected
-        return seedmethod.decide(asked).name
+        return seedchoice.decide(asked).name
 
     assert name(seed_method="nocloud") == "nocloud"
     assert name({"method": "nocloud"}) == "nocloud"
@@ -91,7 +92,7 @@ def test_what_was_asked_for_is_taken_without_looking():
 
 def test_guestfs_without_the_binding_is_refused_with_what_to_install():
     with pytest.raises(SeedError, match="no module 'guestfs'; install python3-guestfs"):
-        seedmethod.decide(wish(seed_method="guestfs"))
+        seedchoice.decide(wish(seed_method="guestfs"))
 
 
 def test_an_interpreter_that_is_not_there_is_named():
@@ -120,20 +121,20 @@ def test_the_cheapest_way_that_the_image_supports_is_taken(
 ):
     found = replace(FOUND, has_cloud_init=cloud_init, has_minion=minion)
 
-    seed = seedmethod.decide(wish(install_from=source), found)
+    seed = seedchoice.decide(wish(install_from=source), found)
 
     assert (seed.name, seed.to_dict()["install"]) == (chosen, kind)
     if not minion:
         with pytest.raises(SeedError, match="has no salt-minion, and install=False"):
-            seedmethod.decide(wish(install=False), found)
+            seedchoice.decide(wish(install=False), found)
 
 
 def test_the_guests_own_repositories_are_used_only_if_the_operator_says_so(seeing):
     with pytest.raises(SeedError, match="give install_from=, or set virt:seed:install_network: T"):
-        seedmethod.decide(wish(), FOUND)
+        seedchoice.decide(wish(), FOUND)
 
     settings = HostSettings(seed={"install_network": True})
-    chosen = seedmethod.decide(wish(settings=settings), FOUND)
+    chosen = seedchoice.decide(wish(settings=settings), FOUND)
 
     assert chosen.install == Installation(kind="repository", network=True)
 
@@ -143,7 +144,7 @@ CLOUDY = replace(FOUND, os="debian 12", has_cloud_init=True)
 
 @pytest.mark.parametrize("system", ["fedora 42", "opensuse 15", "sles 15", "archlinux 0"])
 def test_cloud_init_installs_where_the_distribution_has_a_minion(seeing, system):
-    seed = seedmethod.decide(wish(), replace(CLOUDY, os=system))
+    seed = seedchoice.decide(wish(), replace(CLOUDY, os=system))
 
     assert (seed.name, seed.install) == ("nocloud", Installation(kind="boot"))
 
@@ -160,7 +161,7 @@ def test_cloud_init_installs_where_the_distribution_has_a_minion(seeing, system)
 )
 def test_a_guest_that_would_look_for_a_minion_in_vain_is_refused(seeing, system, why):
     with pytest.raises(SeedError) as said:
-        seedmethod.decide(wish(), replace(CLOUDY, os=system))
+        seedchoice.decide(wish(), replace(CLOUDY, os=system))
 
     assert str(said.value) == (
         f"image {IMAGE} has cloud-init and no salt-minion, and {why}"
@@ -178,7 +179,7 @@ def test_nobody_is_sent_to_fetch_a_minion_that_would_not_suit(seeing, found, clo
     lacking = replace(CLOUDY, has_cloud_init=cloud_init, **found)
 
     with pytest.raises(SeedError, match="give install_from= packages or a script, ") as said:
-        seedmethod.decide(wish(), lacking)
+        seedchoice.decide(wish(), lacking)
 
     assert "`salt-run virt_image.minion_packages` fetches does not suit it" in str(said.value)
     assert "run `" not in str(said.value)
@@ -189,16 +190,16 @@ def test_a_tarball_is_refused_where_nothing_would_start_its_minion(seeing, cloud
     alpine = replace(CLOUDY, os="alpinelinux 3", has_systemd=False, has_cloud_init=cloud_init)
 
     with pytest.raises(SeedError, match="has no systemd, which starts the minion of a tarball"):
-        seedmethod.decide(wish(install_from="salt://x.tar.xz"), alpine)
+        seedchoice.decide(wish(install_from="salt://x.tar.xz"), alpine)
 
-    assert seedmethod.decide(wish(install_from="/a.sh"), alpine).install.kind == "script"
+    assert seedchoice.decide(wish(install_from="/a.sh"), alpine).install.kind == "script"
 
 
 def test_who_says_where_packages_come_from_is_believed_and_old_debian_has_its_own(seeing):
     named = replace(wish(), has_own_packages=True)
 
-    assert seedmethod.decide(named, CLOUDY).install.kind == "boot"
-    assert seedmethod.decide(wish(), replace(CLOUDY, os="debian 11")).install.kind == "boot"
+    assert seedchoice.decide(named, CLOUDY).install.kind == "boot"
+    assert seedchoice.decide(wish(), replace(CLOUDY, os="debian 11")).install.kind == "boot"
 
 
 @pytest.mark.parametrize("key", ["apt", "yum_repos", "zypper", "packages", "bootcmd", "runcmd"])
@@ -210,7 +211,7 @@ def test_user_data_that_installs_is_known(key):
 def test_a_small_system_that_is_no_distribution_may_read_the_seed_otherwise(seeing):
     tiny = replace(CLOUDY, os="some system", has_systemd=False)
 
-    assert seedmethod.decide(wish(), tiny).install.kind == "boot"
+    assert seedchoice.decide(wish(), tiny).install.kind == "boot"
 
 
 def test_what_the_file_server_has_is_installed_as_if_it_had_been_named(seeing):
@@ -220,7 +221,7 @@ def test_what_the_file_server_has_is_installed_as_if_it_had_been_named(seeing):
     provided = replace(wish(), provided=(package,))
 
     for cloud_init, name in ((True, "nocloud"), (False, "guestfs")):
-        seed = seedmethod.decide(provided, replace(CLOUDY, has_cloud_init=cloud_init))
+        seed = seedchoice.decide(provided, replace(CLOUDY, has_cloud_init=cloud_init))
         assert (seed.name, seed.install.kind) == (name, "tarball")
         assert seed.install.urls == ("salt://salt-virt/minion/salt.tar.xz",)
         assert seed.install.digests == ("ab" * 32,)
@@ -264,17 +265,17 @@ def test_a_disk_that_nobody_has_looked_into_is_refused_only_if_it_has_no_minion(
 def test_an_image_that_nobody_could_look_into_is_refused_without_the_users_word(seeing):
     broken = SeedError("the appliance did not start")
 
-    seed = seedmethod.decide(wish(install=False), None, broken)
+    seed = seedchoice.decide(wish(install=False), None, broken)
 
     assert (seed.name, seed.reason) == ("nocloud", "the appliance did not start")
     with pytest.raises(SeedError, match="is not known: the appliance did not start; give seed_m"):
-        seedmethod.decide(wish(), None, broken)
+        seedchoice.decide(wish(), None, broken)
     with pytest.raises(SeedError, match="did not start"):
-        seedmethod.decide(wish(seed_method="guestfs"), None, broken)
+        seedchoice.decide(wish(seed_method="guestfs"), None, broken)
 
 
 def test_of_an_image_that_is_not_here_yet_nothing_is_claimed(seeing):
-    seed = seedmethod.decide(wish(user_data={"packages": ["vim"]}))
+    seed = seedchoice.decide(wish(user_data={"packages": ["vim"]}))
 
     assert seed.to_dict() == {
         "method": "auto",
@@ -312,14 +313,14 @@ def test_the_guests_processor_is_put_into_the_files_name(monkeypatch):
 )
 def test_what_cannot_work_is_refused_before_anything_is_made(given, why):
     with pytest.raises((SeedError, BadArgument), match=why):
-        seedmethod.decide(wish(**given))
+        seedchoice.decide(wish(**given))
 
 
 def test_what_only_cloud_init_reads_needs_cloud_init(seeing):
     told = replace(IDENTITY, cloud_init=CloudInit(user_data=({}, {"packages": ["vim"]})))
 
     with pytest.raises(SeedError, match="with guestfs nothing in the guest would read them"):
-        seedmethod.decide(wish(told), replace(FOUND, has_minion=True))
+        seedchoice.decide(wish(told), replace(FOUND, has_minion=True))
 
 
 @pytest.mark.parametrize(
@@ -335,10 +336,10 @@ def test_what_only_cloud_init_reads_needs_cloud_init(seeing):
 def test_credentials_need_a_minion_a_new_systemd_and_a_start(seeing, found, given, why):
     fine = replace(FOUND, has_minion=True, systemd_version=252)
     asked = {"seed_method": "credentials"}
-    assert seedmethod.decide(wish(**asked), fine).name == "credentials"
+    assert seedchoice.decide(wish(**asked), fine).name == "credentials"
 
     with pytest.raises(SeedError, match=why):
-        seedmethod.decide(wish(**asked, **given), replace(fine, **found))
+        seedchoice.decide(wish(**asked, **given), replace(fine, **found))
 
 
 @pytest.mark.parametrize(
@@ -394,24 +395,76 @@ def test_a_further_method_is_one_entry(monkeypatch):
     monkeypatch.setitem(seedmethods.METHODS, config_drive.name, config_drive)
     monkeypatch.setattr(seedmethods, "NAMES", ("auto", *seedmethods.METHODS))
 
-    decision = seedmethod.decide(wish(seed_method="configdrive"))
+    decision = seedchoice.decide(wish(seed_method="configdrive"))
 
     assert decision.name == "configdrive" and decision.method is config_drive
     assert seedfiles.path("/images", "web1", decision.method) == "/images/web1_config.iso"
     with pytest.raises(SeedError, match="install_from needs .*: a test"):
-        seedmethod.decide(wish(seed_method="configdrive", install_from="/a.sh"))
+        seedchoice.decide(wish(seed_method="configdrive", install_from="/a.sh"))
+
+
+def test_a_further_method_by_an_appliance_gets_its_user_and_its_words(monkeypatch, tmp_path):
+    further = SeedMethod(
+        name="further", writes_to=seedmethods.DISK, tool="the further tool", needs_appliance=True
+    )
+    monkeypatch.setitem(seedmethods.METHODS, further.name, further)
+    monkeypatch.setattr(appliance.lending, "accounts", lambda: ["a user"])
+    monkeypatch.setattr(
+        appliance.lending, "borrow_account", lambda accounts, *_more: nullcontext(accounts[0])
+    )
+
+    def account(job):
+        with appliance._borrow_account(job, tmp_path, ()) as borrowed:
+            return borrowed
+
+    job = {"action": "seed", "path": "/a", "limit_s": 1}
+    for job_way, expected in (
+        ({}, "a user"),
+        ({"via": "further"}, "a user"),
+        ({"via": "nbd"}, None),
+        ({"via": "folder"}, None),
+    ):
+        assert account({**job, **job_way}) == expected
+    with pytest.raises(SeedError, match="the further tool failed on /a: no room"):
+        appliance._answer({**job, "via": "further"}, 0, '{"failed": "no room"}', "")
+
+
+# The worker is a program of its own. Modules of Salt and cells have words of these names, too.
+OTHERS = ("seeding/offline/worker/", "cells/", "core/salt/lookonly.py", "granted.py")
+LIBRARY = ROOT / "_utils/saltvirt"
+ENTRY = rf"(?:{'|'.join(n for n, e in vars(seedmethods).items() if isinstance(e, SeedMethod))})"
+COMPARED = re.compile(
+    rf"(?:[!=]=|\bin|\bis|\bnot) [(]?(?:seedmethods\.)?{ENTRY}\b"
+    rf"|\b{ENTRY}(?:\.name)? (?:[!=]=|not in|in|is) "
+)
+
+
+def files_with(pattern):
+    """Return the files of the library that a pattern is found in."""
+    return [
+        path
+        for path in (str(file.relative_to(LIBRARY)) for file in sorted(LIBRARY.rglob("*.py")))
+        if re.search(pattern, (LIBRARY / path).read_text()) and not any(o in path for o in OTHERS)
+    ]
 
 
 def test_only_the_table_has_the_names_of_seed_methods():
     names = "|".join(seedmethods.METHODS)
-    # The worker is a program of its own. Modules of Salt and cells have words of these names, too.
-    others = ("seeding/offline/worker/", "cells/", "core/salt/lookonly.py", "granted.py")
-    library = ROOT / "_utils/saltvirt"
-    files_with_names = [
-        str(path.relative_to(library))
-        for path in sorted(library.rglob("*.py"))
-        if re.search(rf"(?<!\()[\"'](?:{names})[\"']", path.read_text())
+
+    assert files_with(rf"(?<!\()[\"'](?:{names})[\"']") == [
+        "core/seedmethods.py",
+        "seeding/offline/hostmount.py",
     ]
 
-    files_with_names = [path for path in files_with_names if not any(o in path for o in others)]
-    assert files_with_names == ["core/seedmethods.py", "seeding/offline/hostmount.py"]
+
+def test_no_code_compares_a_method_with_one_of_the_table():
+    for text in (
+        "via != GUESTFS.name:",
+        "if NBD.name == via",
+        "m is seedmethods.NOCLOUD",
+        "in (NBD",
+    ):
+        assert COMPARED.search(text)
+
+    # Which lists them.
+    assert files_with(COMPARED) == ["core/seedmethods.py"]
