@@ -87,7 +87,7 @@ def test_a_top_without_hypervisors_sees_those_of_its_cells(cloud):
 
     assert set(done.data) == {"west/h0000", "west/h0001", "west/h0002"}
     refused = cells(cloud, "virt.init", "vm-new", *SMALL, config="bare")
-    assert refused.code == 1 and "in which cell" in refused.data["error"]
+    assert refused.code == 1 and "so name the cell of the VM: west" in refused.data["error"]
 
 
 def test_some_hosts_and_pages_of_all_of_them(cloud):
