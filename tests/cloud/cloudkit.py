@@ -26,7 +26,6 @@ for name in $(virsh -q list --all --name); do
     virsh -q destroy $name; virsh -q undefine $name --managed-save --snapshots-metadata --nvram
 done >/dev/null 2>&1
 rm -rf /srv/salt-images/*_* /srv/salt-images/.salt-virt-* /var/log/libvirt/qemu/*console*
-rm -f /var/lib/salt-virt/claims/* /var/lib/salt-virt/departures/*
 rm -rf /var/lib/salt-virt/records
 """
 

@@ -84,12 +84,6 @@ PLANTED = {
         record("hyper2", "purge", "gone3", "removing", {"uuid": UUID, "paths": []}),
         *("unfinished", "hyper2"),
     ),
-    "a reservation": (
-        "hyper2",
-        f'install -d {STATE}/claims; echo \'{{"paths": [], "defines": true}}\' '
-        f">{STATE}/claims/gone4.json",
-        *("unfinished", "hyper2"),
-    ),
     "half a move": (
         "hyper1",
         record("hyper1", "departure", "gone5", "cancelled", DEPARTURE),

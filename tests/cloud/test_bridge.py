@@ -132,7 +132,7 @@ def test_a_step_that_fails_puts_everything_back(cloud, host, before):
         (("ports=[eth9]",), "no link 'eth9' on this host; there are: eth0"),
         (("ports=[eth0]", "mtu=9"), "mtu: 9 is out of range"),
         (("ports=[eth0]", "addresses=[10.0.0.1]"), "not an address with its prefix"),
-        (("ports=[eth0]", "vlans=[7]"), "only a bridge with vlan_filtering=True"),
+        (("ports=[eth0]", "vlans=[7]"), "vlans: has no effect without vlan_filtering=True"),
         (
             ("ports=[eth0]", "stp=True", "forward_delay=15"),
             "with STP the bridge forwards nothing for 30 s",

@@ -2,8 +2,10 @@
 
 import hashlib
 
+import onrecord
 import pytest
 from cloudkit import TINY, how_to
+from doctorkit import record
 
 pytestmark = pytest.mark.second
 
@@ -56,14 +58,9 @@ def test_what_a_vm_is_based_on_is_kept_on_every_host(pulled):
 
 def test_nothing_is_removed_while_a_vm_is_built_or_a_host_is_silent(pulled):
     cloud, digest = pulled
-    claim = "/var/lib/salt-virt/claims/other.json"
-    cloud.sh(
-        "hyper2",
-        f'mkdir -p /var/lib/salt-virt/claims; echo \'{{"name": "other", '
-        f'"paths": [], "defines": false, "until": 99999999999}}\' > {claim}',
-    )
+    cloud.sh("hyper2", record("hyper2", "arrival", "other", "preparing", onrecord.arrival()))
     done = cloud.call("hyper2", "virt.image_prune")
-    cloud.sh("hyper2", f"rm {claim}")
+    cloud.sh("hyper2", "rm /var/lib/salt-virt/records/arrival/other.json")
     assert done.code != 0 and "other is being built or moved here" in done.out + done.err
 
     cloud.service("hyper3", "libvirtd", "stop")
