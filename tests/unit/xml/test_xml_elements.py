@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from elements import DECLARED, DOMAINS, SECRETS
-from hypothesis import given, settings
+from hypothesis import find, given, settings
 from hypothesis import strategies as st
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Vm
@@ -53,7 +53,12 @@ def test_an_element_is_read_as_it_was_built(cls, size):
         assert element.read(cls, built) == content
 
     compared()
-    assert [name for name, values in tried.items() if len(values) < 2] == []
+    # A few examples may all have the same value: look on until the strategy gives another one.
+    for name in [name for name, values in tried.items() if len(values) < 2]:
+        find(
+            DECLARED[cls],
+            lambda content, name=name: repr(getattr(content, name)) not in tried[name],
+        )
 
 
 @given(content=SECRETS)
