@@ -109,7 +109,7 @@ class Checks(Generic[_Cloud, _Answer]):
         Make a registry.
 
         parts
-            Registries whose checks it has from the beginning.
+            Registries; their checks come first.
         """
         self.levels: dict[str, str | None] = {}
         for name, level in (pair for part in parts for pair in part.levels.items()):

@@ -39,7 +39,7 @@ def _foreign_name(distribution: Distribution) -> str | None:
 
 
 def _loaded_packages(distribution: Distribution) -> Iterator[str]:
-    """Yield the packages whose Salt modules a distribution has Salt load."""
+    """Yield the packages that a distribution registers with Salt's loader."""
     for entry_point in distribution.entry_points:
         if entry_point.group == _GROUP:
             yield entry_point.value.partition(":")[0].partition(".")[0]

@@ -76,7 +76,7 @@ class JsonFile(Generic[_T]):
 
     def change(self, change: Callable[[_T], _T]) -> _T:
         """
-        Replace the value by what ``change`` makes of it, and return the new value.
+        Replace the value by the result of ``change``, and return the new value.
 
         ``change`` is called once more under the lock, as another process may have changed the file.
         Nothing is written while nothing changes.

@@ -78,7 +78,7 @@ Reader = Callable[..., Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of event: its object, libvirt's ids of it, and its conversion to data."""
+    """A kind of event: its object, its ids in libvirt, and its conversion to data."""
 
     name: str
     ids: tuple[str, ...]

@@ -18,7 +18,7 @@ _LOCK = threading.Lock()
 
 
 class _LazyModule:
-    """A module of the library that is imported when an attribute of it is first read."""
+    """A stand-in for a module of the library; the first read of an attribute imports it."""
 
     def __init__(self, name: str) -> None:
         self._name = name

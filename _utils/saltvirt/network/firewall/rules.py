@@ -43,10 +43,6 @@ _HOOK = (
 )
 _BARE = re.compile(r"table inet \S+ \{\s*(" + _HOOK + r"\s*)*\}")
 
-_RICH = re.compile(
-    r'rule family="ipv[46]" source address="(?P<peer>[^"]+)" '
-    r'port port="(?P<span>[0-9-]+)" protocol="tcp" accept'
-)
 
 # Names of distributions' own tables, which may be loaded later and collide with ours.
 _THEIRS = {"filter", "nat", "mangle", "raw", "security", "firewalld"}
