@@ -275,8 +275,10 @@ AT_IT = {"jid": "1"}
         ({"value": AT_IT}, True, "hyper1 still ran virt.init after 0.2 s, the limit"),
         ({"missing": True}, False, "hyper1 does not answer; see: salt hyper1 test.ping"),
         ({"value": {}}, False, "hyper1 has ended virt.init, but its answer did not come"),
+        ({"value": "yes"}, False, "hyper1 has ended virt.init, but its answer did not come"),
+        ({"value": {"jid": "2"}}, False, "hyper1 has ended virt.init, but its answer did not come"),
     ],
-    ids=["our limit", "silent", "lost"],
+    ids=["our limit", "silent", "lost", "nonsense", "another job"],
 )
 @pytest.mark.slow
 def test_a_time_out_says_whose_time_ran_out(monkeypatch, impatient, find_job, is_late, words):

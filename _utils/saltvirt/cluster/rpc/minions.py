@@ -136,7 +136,11 @@ def _follow_job(local: Any, cloud: Cloud, collector: ReplyCollector, end: float)
         replies = ask(
             quiet_cloud, pending, "saltutil.find_job", [collector.jid], timeout_s=_FIND_JOB_S
         )
-        idle_hosts = {host for host, reply in replies.items() if not (reply.ok and reply.value)}
+        idle_hosts = {
+            host
+            for host, reply in replies.items()
+            if not (reply.ok and _confirms_job(reply.value, collector.jid))
+        }
         collector.awaited -= idle_hosts & idle_before
         idle_before = idle_hosts
 
@@ -188,9 +192,8 @@ class _JobStatus:
             self._confirmed.add(host)
         else:
             # A later "not running" may be forged: keep "running". The signed reply ends the wait.
-            self._is_running_by_host[host] = self._is_running_by_host.get(host, False) or bool(
-                data.get("return")
-            )
+            is_running = _confirms_job(data.get("return"), self._hearing.jid)
+            self._is_running_by_host[host] = is_running or self._is_running_by_host.get(host, False)
 
     @property
     def watch(self) -> Watch | None:
@@ -399,8 +402,13 @@ def _is_running(cloud: Cloud, minion: str, jid: str) -> bool | None:
     for _time in range(2):
         reply = ask(cloud, [minion], "saltutil.find_job", [jid], timeout_s=_FIND_JOB_S)[minion]
         if not reply.missing:
-            return bool(reply.ok and reply.value)
+            return reply.ok and _confirms_job(reply.value, jid)
     return None
+
+
+def _confirms_job(answer: object, jid: str) -> bool:
+    """Return whether an answer to find_job, which may be anything, says that the job runs."""
+    return isinstance(answer, Mapping) and answer.get("jid") == jid
 
 
 def _end_job(local: Any, minion: str, jid: str) -> None:
