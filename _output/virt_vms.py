@@ -1,7 +1,6 @@
-"""Outputter ``virt_vms``: what has become of one VM, or of each of several."""
+"""Outputter ``virt_vms``: what a command returns of one VM, or of each of several."""
 
 import importlib.util
-import json
 from pathlib import Path
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -11,12 +10,15 @@ _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
 _NAME, _HOST = 18, 16
 _INDENT = " " * (_NAME + _HOST + 2)
+_MAX_DEPTH = 64
+_LONGEST = 8000
 
 
-@_text.shows_mappings
 def output(data, **_kwargs):
     """
     Return the outcome of a command such as ``virt.start``: a line, or a table of several VMs.
+
+    Each line of a text that has several is indented, so that it cannot imitate a row.
 
     CLI Example:
 
@@ -24,42 +26,95 @@ def output(data, **_kwargs):
 
         salt-run virt.start 'web*'
     """
+    if not isinstance(data, dict):
+        return _text.lines(data)
     lines = _text.wrapped(f"error: {data['error']}") if "error" in data else []
     rows = data.get("vms")
     if isinstance(rows, dict):
-        lines += _table(rows)
-        lines += [f"{host} {_text.NO_ANSWER}" for host in data.get("unreachable", ())]
+        lines += _several(rows)
+        lines += [f"{_text.line(host)} {_text.NO_ANSWER}" for host in _list(data, "unreachable")]
     elif "error" not in data:
         lines += [line for host, vms in data.items() for line in _of_host(host, vms)]
-    return "\n".join(lines)
+    candidates = _text.visible(data.get("candidates", {}))
+    return "\n".join([*lines, *_text.candidate_lines(candidates)])
+
+
+def _list(data, key):
+    return data[key] if isinstance(data.get(key), list) else []
 
 
 def _of_host(host, vms):
     if not isinstance(vms, dict):
-        yield f"{host}: {_shown(vms)}"
+        yield from _block(host, vms)
         return
     for name, outcome in vms.items():
-        yield from _text.wrapped(f"{name} on {host}: {_shown(outcome)}", "", "  ")
+        yield from _block(f"{name} on {host}", outcome)
 
 
-def _table(rows):
-    if rows:
+def _several(rows):
+    checked = {
+        name: row if isinstance(row, dict) else {"outcome": row} for name, row in rows.items()
+    }
+    is_table = all(isinstance(row.get("outcome"), str | None) for row in checked.values())
+    if checked and is_table:
         yield f"{'VM':<{_NAME}} {'HOST':<{_HOST}} OUTCOME"
-    for name, row in rows.items():
-        row = row if isinstance(row, dict) else {"outcome": row}
-        error, host = row.get("error"), str(row.get("host") or "-")
-        text = f"failed: {error}" if error is not None else _shown(row.get("outcome"))
-        first, *more_lines = _text.wrapped(text, width=_text.WIDTH - len(_INDENT)) or [""]
-        start = f"{name:<{_NAME}} {host:<{_HOST}} "
-        if len(name) > _NAME or len(host) > _HOST:
-            # A long name has a line of its own, and the columns keep their places.
-            yield f"{name} {host}"
-            start = _INDENT
-        yield f"{start}{first}".rstrip()
-        yield from (f"{_INDENT}{line}" for line in more_lines)
+    for name, row in checked.items():
+        error, host, outcome = row.get("error"), row.get("host") or "-", row.get("outcome")
+        failure = None if error is None else f"failed: {error}"
+        if is_table:
+            yield from _row(_text.line(name), _text.line(host), failure or outcome or "")
+            continue
+        title = name if host == "-" else f"{name} on {host}"
+        if failure:
+            yield from _text.wrapped(f"{title}: {failure}", "", "  ")
+        if outcome is not None:
+            yield from _block(title, outcome)
 
 
-def _shown(outcome):
-    if isinstance(outcome, str):
-        return outcome
-    return json.dumps(outcome, ensure_ascii=False, default=str)
+def _row(name, host, outcome):
+    first, *more_lines = _text.wrapped(outcome, width=_text.WIDTH - len(_INDENT)) or [""]
+    start = f"{name:<{_NAME}} {host:<{_HOST}} "
+    if len(name) > _NAME or len(host) > _HOST:
+        # A long name has a line of its own, and the columns keep their places.
+        yield f"{name} {host}"
+        start = _INDENT
+    yield f"{start}{first}".rstrip()
+    yield from (f"{_INDENT}{line}" for line in more_lines)
+
+
+def _block(title, value):
+    """Yield a title with a value behind it, or with the parts of the value below it."""
+    if isinstance(value, str) and "\n" not in value:
+        yield from _text.wrapped(f"{title}: {value}", "", "  ")
+    else:
+        yield from _nested(_text.line(title), value, "")
+
+
+def _nested(title, value, indent, depth=0):
+    """Yield the lines of a value: a title with a text behind it, or with the parts below it."""
+    if isinstance(value, dict | list) and value and depth < _MAX_DEPTH:
+        yield f"{indent}{title}:"
+        yield from _parts(value, f"{indent}  ", depth + 1)
+    elif isinstance(value, str) and "\n" in value.rstrip("\n"):
+        yield f"{indent}{title}:"
+        for part in value.rstrip("\n").split("\n"):
+            yield f"{indent}  {_text.escaped(part[:_LONGEST])}".rstrip()
+    else:
+        yield f"{indent}{title}: {_shown(value)}"
+
+
+def _parts(value, indent, depth):
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _nested(_text.line(key), item, indent, depth)
+        return
+    for item in value:
+        is_nested = isinstance(item, dict | list) and item and depth < _MAX_DEPTH
+        lines = [*_parts(item, f"{indent}  ", depth + 1)] if is_nested else [_shown(item)]
+        first, *more_lines = lines
+        yield f"{indent}- {first.lstrip()}"
+        yield from more_lines
+
+
+def _shown(value):
+    return "none" if value in (None, [], {}, "") else _text.line(value)

@@ -21,7 +21,7 @@ def _run(command, name, max_parallel):
     return vmcommand.run(__opts__, __jid_event__, command, name, max_parallel=max_parallel)
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def list_snapshots(name, max_parallel=None):
     """
     Return the snapshots of a VM, the oldest first.
@@ -48,16 +48,14 @@ snapshots = list_snapshots
 
 
 @runner_function
-def get_xml(name, max_parallel=None):
+def get_xml(name):
     """
     Return a VM's XML as libvirt has it, without secrets.
 
     name
-        The VM's name; a list of names or a glob for several VMs.
-    max_parallel
-        Of several VMs, how many are asked about at a time. Defaults to 8.
+        The VM's name.
 
-    Returns ``{host: {name: text}}``. Fails if no host has the VM.
+    Returns the text, as it is on the VM's host. Fails if no host has the VM.
 
     CLI Example:
 
@@ -65,10 +63,12 @@ def get_xml(name, max_parallel=None):
 
         salt-run virt.get_xml centos1
     """
-    return _run("get_xml", name, max_parallel)
+    answer = vmcommand.run(__opts__, __jid_event__, "get_xml", name)
+    ((xml,),) = (vms.values() for vms in answer.values())
+    return xml
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def get_disks(name, max_parallel=None):
     """
     Return a VM's disks.
@@ -90,7 +90,7 @@ def get_disks(name, max_parallel=None):
     return _run("get_disks", name, max_parallel)
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def get_nics(name, max_parallel=None):
     """
     Return the network interfaces of a VM's definition.
@@ -112,7 +112,7 @@ def get_nics(name, max_parallel=None):
     return _run("get_nics", name, max_parallel)
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def get_macs(name, max_parallel=None):
     """
     Return the MAC addresses of a VM.
@@ -133,7 +133,7 @@ def get_macs(name, max_parallel=None):
     return _run("get_macs", name, max_parallel)
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def get_graphics(name, max_parallel=None):
     """
     Return a VM's display; of several, the last value of each field.
@@ -155,7 +155,7 @@ def get_graphics(name, max_parallel=None):
     return _run("get_graphics", name, max_parallel)
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def get_loader(name, max_parallel=None):
     """
     Return a VM's firmware.
@@ -177,7 +177,7 @@ def get_loader(name, max_parallel=None):
     return _run("get_loader", name, max_parallel)
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def vm_cputime(name, max_parallel=None):
     """
     Return the processor time of a VM since its start.
@@ -199,7 +199,7 @@ def vm_cputime(name, max_parallel=None):
     return _run("vm_cputime", name, max_parallel)
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def vm_netstats(name, max_parallel=None):
     """
     Return the network traffic of a VM since its start.
@@ -221,7 +221,7 @@ def vm_netstats(name, max_parallel=None):
     return _run("vm_netstats", name, max_parallel)
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def vm_diskstats(name, max_parallel=None):
     """
     Return the disk traffic of a running VM since its start.
@@ -243,7 +243,7 @@ def vm_diskstats(name, max_parallel=None):
     return _run("vm_diskstats", name, max_parallel)
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def migrate_status(name, max_parallel=None):
     """
     Return the progress of a VM's migration.

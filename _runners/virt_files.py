@@ -184,8 +184,8 @@ def trash_put(host, path, force=False):
     return _order(host, "virt.trash_put", [path], force)
 
 
-@runner_function
-def delete_snapshots(name, *names, **kwargs):
+@runner_function(outputter="virt_vms")
+def delete_snapshots(name, *names, force=False, dry_run=False, **kwargs):
     """
     Delete snapshots of a VM, unless a VM of any host needs a file that would change.
 
@@ -210,11 +210,11 @@ def delete_snapshots(name, *names, **kwargs):
         salt-run virt.snapshot centos1 before-update
         salt-run virt.delete_snapshots centos1 before-update
     """
-    flags = {key: kwargs.pop(key, False) for key in ("force", "dry_run")}
+    flags = {"force": force, "dry_run": dry_run}
     return _on_vm("delete_snapshots", name, *names, kwarg=kwargs, **flags)
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def revert_snapshot(name, vm_snapshot=None, cleanup=False, force=False, dry_run=False):
     """
     Revert a VM to a snapshot, unless a VM of any host needs its disks' present content.

@@ -4,8 +4,8 @@ Query the agents in guests, and run commands through them, wherever the VMs are.
 .. versionadded:: 1.1.0
 
 A guest is not trusted: its answers are bounded and escaped, and only shown. ``name`` is a VM's
-name; or a list of names, or a glob such as ``'web*'``, for several VMs: then the answer is ``{"vms":
-{name: {"host", "outcome", "error"}}}``.
+name; or a list of names, or a glob such as ``'web*'``, for several VMs: then the answer is
+``{"vms": {name: {"host", "outcome", "error"}}}``.
 """
 
 from saltvirt.core.salt.lazyimport import lazy_imports
@@ -18,7 +18,7 @@ __virtualname__ = "virt"
 __virtual__ = load_always
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def guest_info(name, max_parallel=None):
     """
     Return a running guest's information about itself, by its agent.
@@ -40,7 +40,7 @@ def guest_info(name, max_parallel=None):
     return vmcommand.run(__opts__, __jid_event__, "guest_info", name, max_parallel=max_parallel)
 
 
-@runner_function
+@runner_function(outputter="virt_vms")
 def guest_exec(name, *command, dry_run=False, max_parallel=None, **options):
     """
     Run a command in a running guest, by its agent and without a shell, and wait for its end.

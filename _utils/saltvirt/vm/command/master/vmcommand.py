@@ -110,8 +110,13 @@ def parse(
     if command.dry_argument:
         flag = command.dry_argument
         is_dry = arguments.boolean(flag, options.pop(flag, False)) or is_dry
-    arguments.refuse_unknown(options, command.keywords.split(), command.function)
+    known = command.keywords.split()
+    arguments.refuse_unknown(set(options).difference(known), known, command.function)
     is_of_several = command.takes_several and vmcommands.is_of_several(name)
+    if command.takes_several and isinstance(name, str) and "," in name and not is_of_several:
+        raise BadArgument(
+            "name", f"{name!r} has a comma: give several VMs as a list, '[web1, web2]'"
+        )
     shared = sorted(set(options).intersection(command.for_one_vm.split()))
     if is_of_several and shared:
         raise BadArgument(shared[0], "is for one VM: name that VM")
