@@ -113,7 +113,9 @@ def test_who_may_only_look_does_not_get_a_function_that_changes_by_the_start_of_
 def allowed(grants, function, name="web1"):
     """Return whether Salt's own ACL lets a user call a runner function."""
     call = {"arg": [name], "kwarg": {}}
-    return CkMinions({}).runner_check([{"@runner": grants}], function, call) is True
+    # Its constructor opens the master's keys, which play no part here.
+    checks = CkMinions.__new__(CkMinions)
+    return checks.runner_check([{"@runner": grants}], function, call) is True
 
 
 def test_salt_itself_lets_who_may_only_look_call_nothing_that_acts():
