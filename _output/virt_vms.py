@@ -55,20 +55,28 @@ def _several(rows):
     checked = {
         name: row if isinstance(row, dict) else {"outcome": row} for name, row in rows.items()
     }
-    is_table = all(isinstance(row.get("outcome"), str | None) for row in checked.values())
-    if checked and is_table:
+    if not all(isinstance(row.get("outcome"), str | None) for row in checked.values()):
+        for name, row in checked.items():
+            yield from _blocks(name, row)
+        return
+    if checked:
         yield f"{'VM':<{_NAME}} {'HOST':<{_HOST}} OUTCOME"
     for name, row in checked.items():
-        error, host, outcome = row.get("error"), row.get("host") or "-", row.get("outcome")
-        failure = None if error is None else f"failed: {error}"
-        if is_table:
-            yield from _row(_text.line(name), _text.line(host), failure or outcome or "")
-            continue
-        title = name if host == "-" else f"{name} on {host}"
-        if failure:
-            yield from _text.wrapped(f"{title}: {failure}", "", "  ")
-        if outcome is not None:
-            yield from _block(title, outcome)
+        host, outcome = _text.line(row.get("host") or "-"), _failure(row) or row.get("outcome")
+        yield from _row(_text.line(name), host, outcome or "")
+
+
+def _failure(row):
+    return None if row.get("error") is None else f"failed: {row['error']}"
+
+
+def _blocks(name, row):
+    """Yield the failure and the answer of one VM."""
+    title = f"{name} on {row['host']}" if row.get("host") else name
+    if _failure(row):
+        yield from _text.wrapped(f"{title}: {_failure(row)}", "", "  ")
+    if row.get("outcome") is not None:
+        yield from _block(title, row["outcome"])
 
 
 def _row(name, host, outcome):

@@ -22,7 +22,7 @@ def _run(command, name, max_parallel):
 
 
 @runner_function(outputter="virt_vms")
-def list_snapshots(name, max_parallel=None):
+def list_snapshots(name, max_parallel=8):
     """
     Return the snapshots of a VM, the oldest first.
 
@@ -69,7 +69,7 @@ def get_xml(name):
 
 
 @runner_function(outputter="virt_vms")
-def get_disks(name, max_parallel=None):
+def get_disks(name, max_parallel=8):
     """
     Return a VM's disks.
 
@@ -91,7 +91,7 @@ def get_disks(name, max_parallel=None):
 
 
 @runner_function(outputter="virt_vms")
-def get_nics(name, max_parallel=None):
+def get_nics(name, max_parallel=8):
     """
     Return the network interfaces of a VM's definition.
 
@@ -113,7 +113,7 @@ def get_nics(name, max_parallel=None):
 
 
 @runner_function(outputter="virt_vms")
-def get_macs(name, max_parallel=None):
+def get_macs(name, max_parallel=8):
     """
     Return the MAC addresses of a VM.
 
@@ -134,7 +134,7 @@ def get_macs(name, max_parallel=None):
 
 
 @runner_function(outputter="virt_vms")
-def get_graphics(name, max_parallel=None):
+def get_graphics(name, max_parallel=8):
     """
     Return a VM's display; of several, the last value of each field.
 
@@ -156,7 +156,7 @@ def get_graphics(name, max_parallel=None):
 
 
 @runner_function(outputter="virt_vms")
-def get_loader(name, max_parallel=None):
+def get_loader(name, max_parallel=8):
     """
     Return a VM's firmware.
 
@@ -178,7 +178,7 @@ def get_loader(name, max_parallel=None):
 
 
 @runner_function(outputter="virt_vms")
-def vm_cputime(name, max_parallel=None):
+def vm_cputime(name, max_parallel=8):
     """
     Return the processor time of a VM since its start.
 
@@ -200,7 +200,7 @@ def vm_cputime(name, max_parallel=None):
 
 
 @runner_function(outputter="virt_vms")
-def vm_netstats(name, max_parallel=None):
+def vm_netstats(name, max_parallel=8):
     """
     Return the network traffic of a VM since its start.
 
@@ -222,7 +222,7 @@ def vm_netstats(name, max_parallel=None):
 
 
 @runner_function(outputter="virt_vms")
-def vm_diskstats(name, max_parallel=None):
+def vm_diskstats(name, max_parallel=8):
     """
     Return the disk traffic of a running VM since its start.
 
@@ -244,7 +244,7 @@ def vm_diskstats(name, max_parallel=None):
 
 
 @runner_function(outputter="virt_vms")
-def migrate_status(name, max_parallel=None):
+def migrate_status(name, max_parallel=8):
     """
     Return the progress of a VM's migration.
 

@@ -19,7 +19,7 @@ __virtual__ = load_always
 
 
 @runner_function(outputter="virt_vms")
-def guest_info(name, max_parallel=None):
+def guest_info(name, max_parallel=8):
     """
     Return a running guest's information about itself, by its agent.
 
@@ -41,7 +41,7 @@ def guest_info(name, max_parallel=None):
 
 
 @runner_function(outputter="virt_vms")
-def guest_exec(name, *command, dry_run=False, max_parallel=None, **options):
+def guest_exec(name, *command, dry_run=False, max_parallel=8, **options):
     """
     Run a command in a running guest, by its agent and without a shell, and wait for its end.
 

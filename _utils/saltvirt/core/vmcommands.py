@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # The purposes of saltvirt.cluster.inventory.whereabouts that the commands of the table have.
-READ, ACT, REMOVE = "READ", "ACT", "REMOVE"
+_READ, _ACT, _REMOVE = "READ", "ACT", "REMOVE"
 _TEXT, _MAPPING = str, dict[str, Any]
 
 
@@ -72,7 +72,7 @@ class VmCommand:
     aliases: tuple[str, ...] = ()
     only_looks: bool = False
     is_quick: bool = False
-    purpose: str = ACT
+    purpose: str = _ACT
     vm_argument: str = "name"
     outcome: str = ""
     would: str = ""
@@ -110,7 +110,7 @@ def _look(name: str, file: str, answer: Any = _MAPPING, **fields: Any) -> VmComm
         file=file,
         answer=answer,
         only_looks=True,
-        purpose=READ,
+        purpose=_READ,
         **{"is_quick": True, "takes_several": True, **fields},
     )
 
@@ -160,7 +160,7 @@ _ROWS = (
     _change("setvcpus", "virt_act", "given these CPUs"),
     _change("set_autostart", "virt_act", "set to start with its host"),
     _change("hold", "virt_act", "held"),
-    VmCommand(name="undefine", file="virt_act", outcome="undefined", purpose=REMOVE),
+    VmCommand(name="undefine", file="virt_act", outcome="undefined", purpose=_REMOVE),
     # Snapshots.
     _change("snapshot", "virt_act", "", answer=_MAPPING, would="would get a snapshot"),
     _look(
@@ -217,13 +217,13 @@ _ROWS = (
     _change("migrate_cancel", "virt_act", "told to stay where it is"),
     _change("migrate_start_postcopy", "virt_act", "switched to post-copy"),
     # Commands with protocols of their own.
-    VmCommand(name="purge", file="virt", outcome="purged", purpose=REMOVE),
+    VmCommand(name="purge", file="virt", outcome="purged", purpose=_REMOVE),
     VmCommand(name="migrate", file="virt_migrate"),
     VmCommand(name="settle", file="virt_migrate"),
     VmCommand(name="clone", file="virt_clone", vm_argument="source"),
     # Planned.
     *(VmCommand(name=name) for name in _PLANNED.split()),
-    VmCommand(name="rename", purpose=REMOVE),
+    VmCommand(name="rename", purpose=_REMOVE),
 )
 # By the name that users type after the dot, without aliases.
 COMMANDS: Mapping[str, VmCommand] = {row.name: row for row in _ROWS}

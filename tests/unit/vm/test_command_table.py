@@ -70,7 +70,7 @@ def test_a_command_only_looks_where_the_hosts_function_only_looks(row):
     if row.name != "settle":
         assert (row.function in looking) == row.only_looks
     assert row.purpose in Purpose.__members__
-    assert row.only_looks == (row.purpose == vmcommands.READ)
+    assert row.only_looks == (row.purpose == "READ")
     assert row.only_looks or not row.is_quick
 
 

@@ -95,7 +95,7 @@ def parse(
     kwarg: Mapping[str, Any] | None = None,
     *,
     dry_run: object = False,
-    max_parallel: object = None,
+    max_parallel: object = MAX_PARALLEL,
     force: object = False,
     outcome: str = "",
 ) -> Call:
@@ -113,26 +113,35 @@ def parse(
     known = command.keywords.split()
     arguments.refuse_unknown(set(options).difference(known), known, command.function)
     is_of_several = command.takes_several and vmcommands.is_of_several(name)
-    if command.takes_several and isinstance(name, str) and "," in name and not is_of_several:
-        raise BadArgument(
-            "name", f"{name!r} has a comma: give several VMs as a list, '[web1, web2]'"
-        )
-    shared = sorted(set(options).intersection(command.for_one_vm.split()))
-    if is_of_several and shared:
-        raise BadArgument(shared[0], "is for one VM: name that VM")
+    if is_of_several:
+        _refuse_for_several(command, options)
     return Call(
         command=command,
-        names=_parse_names(name) if is_of_several else (arguments.text("name", name),),
+        names=_parse_names(name) if is_of_several else (_parse_name(command, name),),
         is_of_several=is_of_several,
         args=tuple(args),
         kwarg=options,
         is_dry=is_dry,
-        max_parallel=MAX_PARALLEL
-        if max_parallel is None
-        else arguments.whole_number("max_parallel", max_parallel, most=_MOST_PARALLEL),
+        max_parallel=arguments.whole_number("max_parallel", max_parallel, most=_MOST_PARALLEL),
         force=arguments.boolean("force", force),
         outcome=outcome,
     )
+
+
+def _refuse_for_several(command: VmCommand, options: Collection[str]) -> None:
+    """Raise BadArgument for a keyword that is for one VM alone."""
+    refused = sorted(set(options).intersection(command.for_one_vm.split()))
+    if refused:
+        raise BadArgument(refused[0], "is for one VM: name that VM")
+
+
+def _parse_name(command: VmCommand, value: object) -> str:
+    name = arguments.text("name", value)
+    if command.takes_several and "," in name:
+        raise BadArgument(
+            "name", f"{name!r} has a comma: give several VMs as a list, '[web1, web2]'"
+        )
+    return name
 
 
 def _parse_names(value: object) -> tuple[str, ...]:
