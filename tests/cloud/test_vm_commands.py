@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from cloudkit import TINY, how_to
 
-PAGE = "vm-commands.md"
-
 
 @pytest.fixture
 def web(clean):
@@ -19,13 +17,13 @@ def web(clean):
 
 def test_the_page_of_commands_is_followed(web):
     shown = ""
-    for program, *words in how_to(PAGE):
+    for program, *words in how_to("vm-commands.md"):
         done = web.command(program, *words)
         assert done.code == 0, done.out + done.err
         assert done.traceback == []
         shown = done.out
 
-    table = Path(__file__).parents[2] / "docs" / PAGE
+    table = Path(__file__).parents[2] / "docs/vm-commands.md"
     assert shown.strip() in table.read_text()
     assert web.local("hyper1", "virt.list_snapshots", "web1") == {"web1": "N/A"}
     for host, name in (("hyper1", "web1"), ("hyper2", "web2")):
