@@ -147,7 +147,7 @@ def init(
 
 
 @runner_function(outputter="virt_vms")
-def start(name, dry_run=False, max_parallel=8):
+def start(name, *, dry_run=False, max_parallel=8):
     """
     Start a VM wherever it is.
 
@@ -172,7 +172,7 @@ def start(name, dry_run=False, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def stop(name, dry_run=False, max_parallel=8):
+def stop(name, *, dry_run=False, max_parallel=8):
     """
     Stop a VM at once, as pulling its plug would.
 
@@ -200,7 +200,7 @@ force_off = stop
 
 
 @runner_function(outputter="virt_vms")
-def shutdown(name, dry_run=False, max_parallel=8):
+def shutdown(name, *, dry_run=False, max_parallel=8):
     """
     Ask a VM's guest to shut down.
 
@@ -225,7 +225,7 @@ def shutdown(name, dry_run=False, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def reset(name, dry_run=False, max_parallel=8):
+def reset(name, *, dry_run=False, max_parallel=8):
     """
     Reset a VM at once, as its reset button would.
 
@@ -249,7 +249,7 @@ def reset(name, dry_run=False, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def pause(name, dry_run=False, max_parallel=8):
+def pause(name, *, dry_run=False, max_parallel=8):
     """
     Pause a VM.
 
@@ -274,7 +274,7 @@ def pause(name, dry_run=False, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def resume(name, dry_run=False, max_parallel=8):
+def resume(name, *, dry_run=False, max_parallel=8):
     """
     Let a paused VM go on.
 

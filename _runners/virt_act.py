@@ -30,7 +30,7 @@ def _switch(command, name, state, words, dry_run, max_parallel):
 
 
 @runner_function(outputter="virt_vms")
-def update(name, dry_run=False, max_parallel=8, **changes):
+def update(name, *, dry_run=False, max_parallel=8, **changes):
     """
     Change a VM's definition and, as far as possible, the running VM.
 
@@ -61,7 +61,7 @@ def update(name, dry_run=False, max_parallel=8, **changes):
 
 
 @runner_function(outputter="virt_vms")
-def setmem(name, memory, config=False, dry_run=False, max_parallel=8):
+def setmem(name, memory, config=False, *, dry_run=False, max_parallel=8):
     """
     Set the memory of a stopped VM.
 
@@ -90,7 +90,7 @@ def setmem(name, memory, config=False, dry_run=False, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def setvcpus(name, vcpus, config=False, dry_run=False, max_parallel=8):
+def setvcpus(name, vcpus, config=False, *, dry_run=False, max_parallel=8):
     """
     Set the number of virtual CPUs of a stopped VM.
 
@@ -119,7 +119,7 @@ def setvcpus(name, vcpus, config=False, dry_run=False, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def set_autostart(name, state="on", dry_run=False, max_parallel=8):
+def set_autostart(name, state="on", *, dry_run=False, max_parallel=8):
     """
     Start a VM together with its host, or stop doing so.
 
@@ -146,7 +146,7 @@ def set_autostart(name, state="on", dry_run=False, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def hold(name, state="on", dry_run=False, max_parallel=8):
+def hold(name, state="on", *, dry_run=False, max_parallel=8):
     """
     Tag a VM that ``virt.rebalance`` must not move; other commands still move it.
 
@@ -173,7 +173,7 @@ def hold(name, state="on", dry_run=False, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def reboot(name, dry_run=False, max_parallel=8):
+def reboot(name, *, dry_run=False, max_parallel=8):
     """
     Ask a VM's guest to reboot.
 
@@ -197,7 +197,7 @@ def reboot(name, dry_run=False, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def ctrl_alt_del(name, dry_run=False, max_parallel=8):
+def ctrl_alt_del(name, *, dry_run=False, max_parallel=8):
     """
     Press Ctrl-Alt-Del on a VM's keyboard.
 
@@ -227,6 +227,7 @@ def snapshot(
     suffix=None,
     external=False,
     quiesce=False,
+    *,
     dry_run=False,
     max_parallel=8,
 ):
@@ -259,7 +260,7 @@ def snapshot(
 
 
 @runner_function(outputter="virt_vms")
-def undefine(name, managed_save=False, snapshots=False, dry_run=False):
+def undefine(name, managed_save=False, snapshots=False, *, dry_run=False):
     """
     Forget a VM's definition; its disks and its minion key stay.
 
@@ -287,7 +288,7 @@ def undefine(name, managed_save=False, snapshots=False, dry_run=False):
 
 
 @runner_function(outputter="virt_vms")
-def migrate_cancel(name, dry_run=False, max_parallel=8):
+def migrate_cancel(name, *, dry_run=False, max_parallel=8):
     """
     End the migration of a VM; it stays where it is.
 
@@ -311,7 +312,7 @@ def migrate_cancel(name, dry_run=False, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def migrate_start_postcopy(name, dry_run=False, max_parallel=8):
+def migrate_start_postcopy(name, *, dry_run=False, max_parallel=8):
     """
     Switch a migration that was begun with ``postcopy=True`` to post-copy.
 

@@ -22,7 +22,7 @@ def _run(command, name, max_parallel):
 
 
 @runner_function(outputter="virt_vms")
-def list_snapshots(name, max_parallel=8):
+def list_snapshots(name, *, max_parallel=8):
     """
     Return the snapshots of a VM, the oldest first.
 
@@ -47,6 +47,27 @@ def list_snapshots(name, max_parallel=8):
 snapshots = list_snapshots
 
 
+@runner_function(outputter="virt_vms")
+def vm_state(name, *, max_parallel=8):
+    """
+    Return the state of a VM.
+
+    name
+        The VM's name; a list of names or a glob for several VMs.
+    max_parallel
+        Of several VMs, how many are asked about at a time. Defaults to 8.
+
+    Returns ``{host: {name: state}}``, such as ``running``. Fails if no host has the VM.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.vm_state centos1
+    """
+    return _run("vm_state", name, max_parallel)
+
+
 @runner_function
 def get_xml(name):
     """
@@ -69,7 +90,7 @@ def get_xml(name):
 
 
 @runner_function(outputter="virt_vms")
-def get_disks(name, max_parallel=8):
+def get_disks(name, *, max_parallel=8):
     """
     Return a VM's disks.
 
@@ -91,7 +112,7 @@ def get_disks(name, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def get_nics(name, max_parallel=8):
+def get_nics(name, *, max_parallel=8):
     """
     Return the network interfaces of a VM's definition.
 
@@ -113,7 +134,7 @@ def get_nics(name, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def get_macs(name, max_parallel=8):
+def get_macs(name, *, max_parallel=8):
     """
     Return the MAC addresses of a VM.
 
@@ -134,7 +155,7 @@ def get_macs(name, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def get_graphics(name, max_parallel=8):
+def get_graphics(name, *, max_parallel=8):
     """
     Return a VM's display; of several, the last value of each field.
 
@@ -156,7 +177,7 @@ def get_graphics(name, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def get_loader(name, max_parallel=8):
+def get_loader(name, *, max_parallel=8):
     """
     Return a VM's firmware.
 
@@ -178,7 +199,7 @@ def get_loader(name, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def vm_cputime(name, max_parallel=8):
+def vm_cputime(name, *, max_parallel=8):
     """
     Return the processor time of a VM since its start.
 
@@ -200,7 +221,7 @@ def vm_cputime(name, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def vm_netstats(name, max_parallel=8):
+def vm_netstats(name, *, max_parallel=8):
     """
     Return the network traffic of a VM since its start.
 
@@ -222,7 +243,7 @@ def vm_netstats(name, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def vm_diskstats(name, max_parallel=8):
+def vm_diskstats(name, *, max_parallel=8):
     """
     Return the disk traffic of a running VM since its start.
 
@@ -244,7 +265,7 @@ def vm_diskstats(name, max_parallel=8):
 
 
 @runner_function(outputter="virt_vms")
-def migrate_status(name, max_parallel=8):
+def migrate_status(name, *, max_parallel=8):
     """
     Return the progress of a VM's migration.
 

@@ -215,7 +215,7 @@ def delete_snapshots(name, *names, force=False, dry_run=False, **kwargs):
 
 
 @runner_function(outputter="virt_vms")
-def revert_snapshot(name, vm_snapshot=None, cleanup=False, force=False, dry_run=False):
+def revert_snapshot(name, vm_snapshot=None, cleanup=False, force=False, *, dry_run=False):
     """
     Revert a VM to a snapshot, unless a VM of any host needs its disks' present content.
 

@@ -19,7 +19,7 @@ __virtual__ = load_always
 
 
 @runner_function(outputter="virt_vms")
-def guest_info(name, max_parallel=8):
+def guest_info(name, *, max_parallel=8):
     """
     Return a running guest's information about itself, by its agent.
 

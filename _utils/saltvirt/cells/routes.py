@@ -18,7 +18,7 @@ QUESTIONS = MERGED | vmcommands.quick()
 NAMED = vmcommands.vm_arguments()
 NEW = frozenset(("virt.init", "virt.init_many", "virt.clone"))
 # Functions for a name that need not be a VM's yet.
-_NAME_ALONE = frozenset(("virt.authorize", "virt.unauthorize"))
+_NAME_ALONE = frozenset(("virt.authorize", "virt.unauthorize", "virt.undo"))
 # Functions about a cell's own jobs.
 _OF_CELL = frozenset(("virt.cell_job",))
 # Arguments that may be CELL/HOST.

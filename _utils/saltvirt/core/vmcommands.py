@@ -203,6 +203,7 @@ _ROWS = (
     # What the host knows of the VM.
     _look("vm_info", "virt_vm", takes_several=False),
     _look("console_log", "virt_vm", _TEXT, takes_several=False),
+    _look("vm_state", "virt_details", _TEXT, is_by_name=True),
     _look("get_xml", "virt_details", _TEXT, takes_several=False),
     _look("get_disks", "virt_details"),
     _look("get_nics", "virt_details"),

@@ -419,7 +419,11 @@ FILES = {
         ("guest_info", {}, [], {}),
         ("guest_exec", {"timeout_s": 5}, [], {"timeout_s": 5}),
     ],
-    "virt_details": [("get_disks", {}, [], {}), ("snapshots", {}, [], {})],
+    "virt_details": [
+        ("get_disks", {}, [], {}),
+        ("vm_state", {}, [], {}),
+        ("snapshots", {}, [], {}),
+    ],
     "virt_files": [
         ("delete_snapshots", {"all": True}, [], {"all": True}),
         ("revert", {"vm_snapshot": "s1"}, ["s1"], {"cleanup": False}),
@@ -427,6 +431,7 @@ FILES = {
 }
 ANSWERS = {
     "virt.list_snapshots": {"web1": "N/A"},
+    "virt.vm_state": {"web1": "running"},
     **{
         f"virt.{name}": {"name": "s1"}
         for name in "update snapshot guest_info guest_exec get_disks delete_snapshots "
