@@ -4,6 +4,7 @@ import json
 import logging
 import threading
 from concurrent import futures
+from dataclasses import replace
 
 import asloaded
 import pytest
@@ -212,6 +213,18 @@ def test_a_failure_of_one_leaves_the_others_and_fails_the_command(orders):
     assert rows["web1"] == {"host": "hyper1", "outcome": "reset", "error": None}
     assert rows["web2"]["error"] == "hyper2: it does not run"
     assert rows["nobody"]["host"] is None and "no VM called 'nobody'" in rows["nobody"]["error"]
+
+
+def test_progress_counts_the_vms_that_were_located(orders, monkeypatch, cloud):
+    lines = []
+    master = replace(cloud.master, progress=lambda _stage, **figures: lines.append(figures))
+    monkeypatch.setattr(Cloud, "of", lambda *_args, **_given: master)
+
+    with pytest.raises(VirtError):
+        run("reset", ["nobody", "web1", "web2"], max_parallel=1)
+
+    details = [line["detail"].partition(",")[0] for line in lines if "VMs" in line["detail"]]
+    assert details == ["1 of 2 VMs", "2 of 2 VMs"]
 
 
 def test_a_failure_that_nobody_foresaw_is_a_row(orders, caplog):

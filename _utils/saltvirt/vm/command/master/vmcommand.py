@@ -317,8 +317,8 @@ class _Several:
                 return
             self._rows[name] = self._act(vms[name])
             with self._lock:
-                if len(vms) > 1:
-                    self._cloud.progress("Done", detail=pace.text(len(self._rows), "VMs"))
+                ended_count = sum(name in self._rows for name in vms)
+                self._cloud.progress("Done", detail=pace.text(ended_count, "VMs"))
 
     def _act(self, vm: Whereabouts) -> _Row:
         cloud = replace(self._cloud, progress=self._progress(vm.name))
