@@ -13,15 +13,13 @@ code 1. The old name ``force_off`` stays.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
-    from saltvirt.cluster.inventory import locate
-    from saltvirt.cluster.rpc import hostcommands
+    from saltvirt.vm.command.master import vmcommand
     from saltvirt.vm.create.master import deploy, vmrequest
     from saltvirt.vm.purge.master import purging
 
@@ -31,12 +29,9 @@ __virtual__ = load_always
 _SERIALS = {"None": None, "pty": [{"type": "pty"}], "tcp": [{"type": "tcp"}]}
 
 
-def _act(fun, name, outcome):
-    name = arguments.text("name", name)
-    cloud = Cloud.of(__opts__)
-    host = locate.locate(cloud, name, Purpose.ACT).host
-    hostcommands.act(cloud, host, fun, name)
-    return {host: {name: outcome}}
+def _run(command, name, dry_run, max_parallel):
+    flags = {"dry_run": dry_run, "max_parallel": max_parallel}
+    return vmcommand.run(__opts__, __jid_event__, command, name, **flags)
 
 
 @runner_function(outputter="virt_plan")
@@ -151,15 +146,21 @@ def init(
     return (deploy.dry_run if is_dry else deploy.deploy)(cloud, request)
 
 
-@runner_function
-def start(name):
+@runner_function(outputter="virt_vms")
+def start(name, *, dry_run=False, max_parallel=8):
     """
     Start a VM wherever it is.
 
     name
-        The VM's name.
+        The VM's name; a list of names or a glob for several VMs.
+    dry_run
+        Change nothing; return where the VM is and what would be done. Defaults to False.
+    max_parallel
+        Of several VMs, how many are acted on at a time. Defaults to 8.
 
-    Returns ``{host: {name: "started"}}``. Undo: virt.stop.
+    Returns ``{host: {name: "started"}}``, or ``"already running; nothing was done"`` instead;
+    of several VMs ``{"vms": {name: {"host", "outcome", "error"}}}``, and fails if one of them
+    failed. Undo: virt.stop.
 
     CLI Example:
 
@@ -167,18 +168,24 @@ def start(name):
 
         salt-run virt.start centos1
     """
-    return _act("virt.start", name, "started")
+    return _run("start", name, dry_run, max_parallel)
 
 
-@runner_function
-def stop(name):
+@runner_function(outputter="virt_vms")
+def stop(name, *, dry_run=False, max_parallel=8):
     """
     Stop a VM at once, as pulling its plug would.
 
     name
-        The VM's name.
+        The VM's name; a list of names or a glob for several VMs.
+    dry_run
+        Change nothing; return where the VM is and what would be done. Defaults to False.
+    max_parallel
+        Of several VMs, how many are acted on at a time. Defaults to 8.
 
-    Returns ``{host: {name: "stopped"}}``. Undo: virt.start.
+    Returns ``{host: {name: "stopped"}}``, or ``"already off; nothing was done"`` instead; of
+    several VMs ``{"vms": {name: {"host", "outcome", "error"}}}``, and fails if one of them failed.
+    Undo: virt.start.
 
     CLI Example:
 
@@ -186,21 +193,27 @@ def stop(name):
 
         salt-run virt.stop centos1
     """
-    return _act("virt.stop", name, "stopped")
+    return _run("stop", name, dry_run, max_parallel)
 
 
 force_off = stop
 
 
-@runner_function
-def shutdown(name):
+@runner_function(outputter="virt_vms")
+def shutdown(name, *, dry_run=False, max_parallel=8):
     """
     Ask a VM's guest to shut down.
 
     name
-        The VM's name.
+        The VM's name; a list of names or a glob for several VMs.
+    dry_run
+        Change nothing; return where the VM is and what would be done. Defaults to False.
+    max_parallel
+        Of several VMs, how many are acted on at a time. Defaults to 8.
 
-    Returns ``{host: {name: "asked to shut down"}}``. Undo: virt.start.
+    Returns ``{host: {name: "asked to shut down"}}``, or ``"already off; nothing was done"``
+    instead; of several VMs ``{"vms": {name: {"host", "outcome", "error"}}}``, and fails if one of
+    them failed. Undo: virt.start.
 
     CLI Example:
 
@@ -208,18 +221,23 @@ def shutdown(name):
 
         salt-run virt.shutdown centos1
     """
-    return _act("virt.shutdown", name, "asked to shut down")
+    return _run("shutdown", name, dry_run, max_parallel)
 
 
-@runner_function
-def reset(name):
+@runner_function(outputter="virt_vms")
+def reset(name, *, dry_run=False, max_parallel=8):
     """
     Reset a VM at once, as its reset button would.
 
     name
-        The VM's name.
+        The VM's name; a list of names or a glob for several VMs.
+    dry_run
+        Change nothing; return where the VM is and what would be done. Defaults to False.
+    max_parallel
+        Of several VMs, how many are acted on at a time. Defaults to 8.
 
-    Returns ``{host: {name: "reset"}}``.
+    Returns ``{host: {name: "reset"}}``; of several VMs ``{"vms": {name: {"host", "outcome",
+    "error"}}}``, and fails if one of them failed.
 
     CLI Example:
 
@@ -227,18 +245,24 @@ def reset(name):
 
         salt-run virt.reset centos1
     """
-    return _act("virt.reset", name, "reset")
+    return _run("reset", name, dry_run, max_parallel)
 
 
-@runner_function
-def pause(name):
+@runner_function(outputter="virt_vms")
+def pause(name, *, dry_run=False, max_parallel=8):
     """
     Pause a VM.
 
     name
-        The VM's name.
+        The VM's name; a list of names or a glob for several VMs.
+    dry_run
+        Change nothing; return where the VM is and what would be done. Defaults to False.
+    max_parallel
+        Of several VMs, how many are acted on at a time. Defaults to 8.
 
-    Returns ``{host: {name: "paused"}}``. Undo: virt.resume.
+    Returns ``{host: {name: "paused"}}``, or ``"already paused; nothing was done"`` instead; of
+    several VMs ``{"vms": {name: {"host", "outcome", "error"}}}``, and fails if one of them failed.
+    Undo: virt.resume.
 
     CLI Example:
 
@@ -246,18 +270,24 @@ def pause(name):
 
         salt-run virt.pause centos1
     """
-    return _act("virt.pause", name, "paused")
+    return _run("pause", name, dry_run, max_parallel)
 
 
-@runner_function
-def resume(name):
+@runner_function(outputter="virt_vms")
+def resume(name, *, dry_run=False, max_parallel=8):
     """
     Let a paused VM go on.
 
     name
-        The VM's name.
+        The VM's name; a list of names or a glob for several VMs.
+    dry_run
+        Change nothing; return where the VM is and what would be done. Defaults to False.
+    max_parallel
+        Of several VMs, how many are acted on at a time. Defaults to 8.
 
-    Returns ``{host: {name: "resumed"}}``. Undo: virt.pause.
+    Returns ``{host: {name: "resumed"}}``, or ``"already running; nothing was done"`` instead;
+    of several VMs ``{"vms": {name: {"host", "outcome", "error"}}}``, and fails if one of them
+    failed. Undo: virt.pause.
 
     CLI Example:
 
@@ -265,7 +295,7 @@ def resume(name):
 
         salt-run virt.resume centos1
     """
-    return _act("virt.resume", name, "resumed")
+    return _run("resume", name, dry_run, max_parallel)
 
 
 @runner_function

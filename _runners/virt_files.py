@@ -8,14 +8,13 @@ proceeds although a host is unresponsive.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory.whereabouts import Purpose
-from saltvirt.core import arguments
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
-    from saltvirt.cluster.inventory import inventory, locate
+    from saltvirt.cluster.inventory import inventory
     from saltvirt.storage.master import fileusers
+    from saltvirt.vm.command.master import vmcommand
 
 __virtualname__ = "virt"
 __virtual__ = load_always
@@ -27,11 +26,10 @@ def _order(host, fun, args, force, **kwarg):
     return {target: fileusers.order(cloud, target, fun, args, kwarg, force=force)}
 
 
-def _on_vm(name, fun, args, force, **kwarg):
-    name = arguments.text("name", name)
-    cloud = Cloud.of(__opts__, __jid_event__, name)
-    host = locate.locate(cloud, name, Purpose.ACT).host
-    return {host: fileusers.order(cloud, host, fun, [name, *args], kwarg, force=force)}
+def _on_vm(command, name, *args, **given):
+    answer = vmcommand.run(__opts__, __jid_event__, command, name, *args, **given)
+    # As the module's function, without the VM's name.
+    return {host: outcome for host, rows in answer.items() for outcome in rows.values()}
 
 
 @runner_function
@@ -186,8 +184,8 @@ def trash_put(host, path, force=False):
     return _order(host, "virt.trash_put", [path], force)
 
 
-@runner_function
-def delete_snapshots(name, *names, **kwargs):
+@runner_function(outputter="virt_vms")
+def delete_snapshots(name, *names, force=False, dry_run=False, **kwargs):
     """
     Delete snapshots of a VM, unless a VM of any host needs a file that would change.
 
@@ -199,6 +197,8 @@ def delete_snapshots(name, *names, **kwargs):
         Delete all snapshots. Defaults to False; ``names`` or ``all=True`` is needed.
     force
         Do it although a host is unresponsive. Defaults to False.
+    dry_run
+        Change nothing; return where the VM is and what would be done. Defaults to False.
 
     Returns ``{host: {...}}``, as the host's own ``virt.delete_snapshots``; fails where that does,
     and if another host needs a file that would change, or is unresponsive. There is no undo.
@@ -207,15 +207,15 @@ def delete_snapshots(name, *names, **kwargs):
 
     .. code-block:: bash
 
-        salt hyper1 virt.snapshot centos1 before-update
+        salt-run virt.snapshot centos1 before-update
         salt-run virt.delete_snapshots centos1 before-update
     """
-    force = kwargs.pop("force", False)
-    return _on_vm(name, "virt.delete_snapshots", list(names), force, **kwargs)
+    flags = {"force": force, "dry_run": dry_run}
+    return _on_vm("delete_snapshots", name, *names, kwarg=kwargs, **flags)
 
 
-@runner_function
-def revert_snapshot(name, vm_snapshot=None, cleanup=False, force=False):
+@runner_function(outputter="virt_vms")
+def revert_snapshot(name, vm_snapshot=None, cleanup=False, force=False, *, dry_run=False):
     """
     Revert a VM to a snapshot, unless a VM of any host needs its disks' present content.
 
@@ -227,6 +227,8 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, force=False):
         Then delete all snapshots that are newer. Defaults to False.
     force
         Do it although a host is unresponsive. Defaults to False.
+    dry_run
+        Change nothing; return where the VM is and what would be done. Defaults to False.
 
     Returns ``{host: {...}}``, as the host's own ``virt.revert_snapshot``; fails where that does,
     and if another host needs a file that would change, or is unresponsive. There is no undo.
@@ -235,8 +237,12 @@ def revert_snapshot(name, vm_snapshot=None, cleanup=False, force=False):
 
     .. code-block:: bash
 
-        salt hyper1 virt.snapshot centos1 before-update
+        salt-run virt.snapshot centos1 before-update
         salt-run virt.revert_snapshot centos1 before-update
-        salt hyper1 virt.delete_snapshots centos1 before-update
+        salt-run virt.delete_snapshots centos1 before-update
     """
-    return _on_vm(name, "virt.revert_snapshot", [vm_snapshot], force, cleanup=cleanup)
+    flags = {"force": force, "dry_run": dry_run}
+    return _on_vm("revert_snapshot", name, vm_snapshot, kwarg={"cleanup": cleanup}, **flags)
+
+
+revert = revert_snapshot

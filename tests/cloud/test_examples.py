@@ -180,7 +180,7 @@ def test_an_example_does_what_it_says(ground, lines):
 
 # What pages have their readers type and no other test does; each is on its page word for word.
 ON_PAGES = [
-    ("changing-vms.md", ["salt", "hyper1", "virt.update", "centos1", "cpu=4", "mem=2048"]),
+    ("changing-vms.md", ["salt-run", "virt.update", "centos1", "cpu=4", "mem=2048"]),
     ("upgrading.md", ["salt", "hyper*", "saltutil.refresh_modules"]),
     ("upgrading.md", ["salt", "hyper*", "state.apply", "hypervisor.packages"]),
     (

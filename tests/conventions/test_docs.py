@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import rooms
+from saltvirt.core import vmcommands
 from saltvirt.core.options import config
 from saltvirt.vm import diskbus
 
@@ -51,6 +52,18 @@ def test_every_command_is_in_the_compatibility_table(folder):
     text = module if folder == "_modules" else runner
 
     assert [name for name in commands(folder) if f"`{name}`" not in text] == []
+
+
+def test_the_page_of_commands_on_vms_has_each_of_them():
+    text = (ROOT / "docs/vm-commands.md").read_text()
+    table = text.partition("## The commands\n")[2].partition("\n\n- ")[0]
+    shown = set(re.findall(r"`(\w+)`", table))
+    names = {name for row in vmcommands.existing() for name in row.names}
+
+    assert shown == names - {"force_off"}
+    several = text.partition("## Several VMs")[2]
+    single = {row.names for row in vmcommands.existing() if not row.takes_several}
+    assert [names for names in single if not any(f"`{name}`" in several for name in names)] == []
 
 
 def leads_to_a_heading(page, link):

@@ -6,20 +6,19 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from saltvirt.cells.registry import LOCAL, Entry, parse_cell, parse_cells
-from saltvirt.core import arguments
+from saltvirt.core import arguments, vmcommands
 from saltvirt.core.errors import BadArgument
 from saltvirt.vm.create.master.many import manyrequest
 
 # Functions that all cells answer; their answers are merged.
 MERGED = frozenset(("virt.list", "virt.query", "virt.host_info", "virt.find"))
 # Functions that change nothing, and end in seconds.
-QUESTIONS = MERGED | {"virt.vm_info", "virt.console_log"}
+QUESTIONS = MERGED | vmcommands.quick()
 # Functions that go to a VM's cell, and the argument with the VM's name.
-_OF_VM = "start stop shutdown reset pause resume purge migrate settle vm_info console_log".split()
-NAMED = {**{f"virt.{fun}": "name" for fun in _OF_VM}, "virt.clone": "source"}
+NAMED = vmcommands.vm_arguments()
 NEW = frozenset(("virt.init", "virt.init_many", "virt.clone"))
 # Functions for a name that need not be a VM's yet.
-_NAME_ALONE = frozenset(("virt.authorize", "virt.unauthorize"))
+_NAME_ALONE = frozenset(("virt.authorize", "virt.unauthorize", "virt.undo"))
 # Functions about a cell's own jobs.
 _OF_CELL = frozenset(("virt.cell_job",))
 # Arguments that may be CELL/HOST.
@@ -55,9 +54,17 @@ class Call:
 
     @property
     def vm(self) -> str | None:
-        """The existing VM that the call is about, None if there is none."""
+        """The only existing VM that the call is about, None if there is none."""
         name = self.arguments.get(NAMED.get(self.fun, ""))
-        return str(name) if name is not None else None
+        return str(name) if name is not None and not self.several else None
+
+    @property
+    def several(self) -> list[str]:
+        """The names and globs of a call about several existing VMs; empty for other calls."""
+        command = vmcommands.COMMANDS.get(self.fun.removeprefix("virt."))
+        if command is None or not command.takes_several:
+            return []
+        return vmcommands.several_names(self.arguments.get("name"))
 
     @property
     def alone(self) -> str | None:
@@ -194,7 +201,9 @@ def rename_hosts(call: Call, cell: str, data: Any) -> Any:
     """Return a cell's answer to a call, with its hosts renamed for users of this master."""
     if cell == LOCAL or not isinstance(data, dict):
         return data
-    is_by_host = call.fun in _BY_HOST
+    if isinstance(data.get("vms"), dict) and call.fun in NAMED:
+        data = {**data, "vms": _rename_hosts_of_rows(cell, data["vms"])}
+    is_by_host = call.fun in _BY_HOST and not call.several
     out = {
         key: _rename_field(cell, key, value, is_by_host=is_by_host) for key, value in data.items()
     }
@@ -204,6 +213,16 @@ def rename_hosts(call: Call, cell: str, data: Any) -> Any:
             for key, value in out.items()
         }
     return {**out, "cell": cell}
+
+
+def _rename_hosts_of_rows(cell: str, rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table of a command on several VMs, renamed; a cell's rows may have any form."""
+    return {
+        name: {**row, "host": display_name(cell, row["host"])}
+        if isinstance(row, dict) and isinstance(row.get("host"), str)
+        else row
+        for name, row in rows.items()
+    }
 
 
 def _rename_field(cell: str, key: str, value: Any, *, is_by_host: bool) -> Any:

@@ -13,7 +13,7 @@ from saltvirt.cells.routes import Call
 from saltvirt.cluster import orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, listing
-from saltvirt.core import arguments, locks, terminal, vmfilter
+from saltvirt.core import arguments, locks, terminal, vmcommands, vmfilter
 from saltvirt.core.errors import BadArgument, MasterError, VirtError
 
 # Calls the function on this master.
@@ -105,6 +105,8 @@ class _TopMaster:
 
     def _cell_of(self, call: Call) -> str:
         """Return the cell of a call that names none."""
+        if call.several:
+            return self._cell_of_several(call.several)
         name = call.vm or call.alone
         if name is None:
             return self._cell_of_new(call)
@@ -112,6 +114,22 @@ class _TopMaster:
         if named_cell is not None or not self._cells:
             return named_cell or LOCAL
         return LOCAL if call.alone else self._sought(name, [*self._cells, LOCAL]).cell()
+
+    def _cell_of_several(self, patterns: Sequence[str]) -> str:
+        """Return the cell that the prefixes of all these names and globs mean."""
+        if not self._cells:
+            return LOCAL
+        cells = {
+            registry.find_cell(vmcommands.literal_start(pattern), self._cells, self._prefix)
+            for pattern in patterns
+        }
+        if len(cells) == 1 and (cell := cells.pop()) is not None:
+            return cell
+        raise BadArgument(
+            "cell",
+            "a call about several VMs goes to one cell; name it: "
+            f"{', '.join((*sorted(self._cells), LOCAL))}",
+        )
 
     def _cell_of_new(self, call: Call) -> str:
         names = call.new_names()

@@ -9,18 +9,18 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt.core import arguments
+from saltvirt.core import arguments, vmcommands
 from saltvirt.core.errors import MasterError
 from saltvirt.core.options import saltfiles
 
 log = logging.getLogger(__name__)
 
 # Functions of the runner that change nothing.
-READ_ONLY = frozenset(
+READ_ONLY = vmcommands.looking() | frozenset(
     (
-        *("virt.audit", "virt.cell_job", "virt.console_log", "virt.find", "virt.host_info"),
-        *("virt.images", "virt.list", "virt.next_host", "virt.query", "virt.setup_check"),
-        *("virt.trash", "virt.vm_info", "virt_pki.list", "virt_pki.export"),
+        *("virt.audit", "virt.cell_job", "virt.find", "virt.host_info", "virt.images"),
+        *("virt.list", "virt.next_host", "virt.query", "virt.setup_check", "virt.trash"),
+        *("virt_pki.list", "virt_pki.export"),
     )
 )
 # Functions that only withdraw rights.
@@ -69,6 +69,10 @@ def is_read_only(function: str, call_arguments: Mapping[str, Any]) -> bool:
         return not call_arguments.get("hosts")
     if function == "virt.doctor":
         return not arguments.boolean("fix", call_arguments.get("fix", False))
-    return function in READ_ONLY or arguments.boolean(
-        "dry_run", call_arguments.get("dry_run", False)
+    flags = ["dry_run"]
+    command = vmcommands.COMMANDS.get(function.removeprefix("virt."))
+    if command is not None and command.dry_argument:
+        flags.append(command.dry_argument)
+    return function in READ_ONLY or any(
+        arguments.boolean(flag, call_arguments.get(flag, False)) for flag in flags
     )

@@ -35,6 +35,10 @@ log = logging.getLogger(__name__)
 _ALWAYS = ("virt.audit", "virt.disallow")
 # Key of the failed job in ``__context__``, which outlives the job.
 _FAILED_JOB = "saltvirt_failed_job"
+# Outputters that indent each line of a text, so that no line imitates a row of a table.
+_KEEP_LINES = ("virt_vms",)
+# Deeper than the texts in their answers.
+_TEXT_DEPTH = 8
 
 
 def load_always() -> bool:
@@ -245,7 +249,7 @@ def _print_by(
 def _show(
     shown: Callable[..., None], event: Mapping[str, Any], outputter: str | None, data: object
 ) -> None:
-    event = {**event, "return": _visible(data)}
+    event = {**event, "return": _visible(data, keeps_lines=outputter in _KEEP_LINES)}
     if outputter is None:
         shown("ret", event)
         return
@@ -256,10 +260,10 @@ def _show(
         shown("ret", event)
 
 
-def _visible(data: object) -> object:
+def _visible(data: object, *, keeps_lines: bool = False) -> object:
     """Return data without characters, in keys and texts, that a terminal would obey."""
     try:
-        return terminal.clean(data, kept_chars="")
+        return terminal.clean(data, -_TEXT_DEPTH if keeps_lines else 0, kept_chars="")
     except ValueError as error:
         return f"this answer cannot be shown: {error}; --out=json shows it"
 

@@ -357,12 +357,16 @@ def test_no_answer_breaks_an_outputter(name, data):
     assert isinstance(outputter(name)(data), str)
 
 
-@pytest.mark.parametrize("name", ["virt_query", "virt_hosts", "virt_plan", "virt_moves"])
+@pytest.mark.parametrize(
+    "name", ["virt_query", "virt_hosts", "virt_plan", "virt_moves", "virt_vms"]
+)
 def test_nothing_is_wider_than_a_terminal(name):
     fleet = json.loads((ROOT / "tests/data/fleets/three.json").read_text())
     moves = {"host": "h", "moved": {}, "stays": {"vm-" * 9: "why " * 40}, "error": "text " * 40}
     plan = {f"hyper{n}": {"fits": False, "score": 0, "reasons": ["why " * 40]} for n in range(3)}
+    rows = {"vm-" * 9: {"host": "h", "error": "why " * 40}, "a": {"outcome": "done"}}
     answers = {"virt_query": CLOUD, "virt_hosts": fleet, "virt_plan": plan, "virt_moves": moves}
+    answers["virt_vms"] = {"error": "text " * 40, "vms": rows}
     data = answers[name]
 
     assert max(len(line) for line in outputter(name)(data).splitlines()) <= 80
@@ -401,3 +405,58 @@ def test_hosts_are_shown_in_the_order_that_they_come_in():
     lines = outputter("virt_query")(turned).splitlines()
 
     assert lines.index("hyper7") < lines.index("hyper6")
+
+
+def test_a_vm_that_was_acted_on_is_a_line():
+    assert outputter("virt_vms")({"hyper1": {"web1": "started"}}) == "web1 on hyper1: started"
+
+
+def test_several_vms_are_a_table_of_what_became_of_each():
+    rows = {
+        "web1": {"host": "hyper1", "outcome": "started", "error": None},
+        "web2": {"host": None, "outcome": None, "error": "no VM called 'web2'"},
+        "a-name-of-twenty-two-x": {"host": "hyper2", "outcome": "started", "error": None},
+    }
+    data = {"error": "1 of 3 failed", "vms": rows, "unreachable": ["hyper9"], "retcode": 1}
+
+    assert outputter("virt_vms")(data).splitlines() == [
+        "error: 1 of 3 failed",
+        "VM                 HOST             OUTCOME",
+        "web1               hyper1           started",
+        "web2               -                failed: no VM called 'web2'",
+        "a-name-of-twenty-two-x hyper2",
+        "                                    started",
+        "hyper9 does not answer",
+    ]
+
+
+def test_what_a_guest_printed_keeps_its_lines_below_its_vm():
+    done = {"exit_code": 0, "signal": None, "stdout": "a\n\n  b\n", "stderr": "", "truncated": []}
+
+    assert outputter("virt_vms")({"hyper1": {"web1": done}}).splitlines() == [
+        "web1 on hyper1:",
+        "  exit_code: 0",
+        "  signal: none",
+        "  stdout:",
+        "    a",
+        "",
+        "      b",
+        "  stderr: none",
+        "  truncated: none",
+    ]
+
+
+def test_answers_about_several_vms_stand_below_each():
+    rows = {
+        "web1": {"host": "hyper1", "outcome": [{"name": "s1", "running": True}], "error": None},
+        "web2": {"host": "hyper2", "outcome": [], "error": None},
+        "web3": {"host": "hyper3", "outcome": None, "error": "hyper3 does not answer"},
+    }
+
+    assert outputter("virt_vms")({"vms": rows}).splitlines() == [
+        "web1 on hyper1:",
+        "  - name: s1",
+        "    running: True",
+        "web2 on hyper2: none",
+        "web3 on hyper3: failed: hyper3 does not answer",
+    ]

@@ -10,7 +10,7 @@ from saltvirt.cells.registry import CellFailed
 from saltvirt.cells.routes import Call
 from saltvirt.cluster import orders
 from saltvirt.core import locks
-from saltvirt.core.errors import BadConfig, NameTaken, NoSuchVm
+from saltvirt.core.errors import BadArgument, BadConfig, NameTaken, NoSuchVm
 
 SLIP = "option virt:cells:east: unknown key 'urls'"
 NOWHERE = {"hosts": {}, "traces": [], "may_have": {}, "order": None}
@@ -137,3 +137,28 @@ def test_a_name_that_is_asked_for_twice_is_no_other_commands(top):
     over = {"state": "over", "answer": {"error": why}}
     with pytest.raises(CellFailed, match=f"^cell west: {why}$"):
         top.does(of("virt.init_many", vms=["w-1", "w-1"]), {"jid": jid}, over)
+
+
+ROWS = {"vms": {"w-1": {"host": "h1", "outcome": "reset", "error": None}}}
+
+
+def test_several_vms_go_to_the_cell_of_their_prefix_and_no_other_is_asked(top):
+    top.entry = {**top.entry, "prefix": "w-"}
+    for name in ("w-*", ["w-1", "w-2"]):
+        shown = top.does(of("virt.get_disks", name=name), ROWS)
+        assert shown["vms"]["w-1"]["host"] == "west/h1"
+
+
+@pytest.mark.parametrize("name", ["web*", "w*", "*", ["w-1", "web1"], ["w-1", "t-1"]])
+def test_several_vms_that_may_be_of_several_cells_need_the_name_of_one(top, name):
+    top.entry, top.more = {**top.entry, "prefix": "w-"}, {"cell_prefix": "t-"}
+    with pytest.raises(BadArgument, match="cell: a call about several VMs goes to one cell"):
+        top.does(of("virt.get_disks", name=name))
+    assert top.here == []
+
+
+def test_several_vms_of_a_cell_that_is_named_are_that_cells(top):
+    shown = top.does(of("virt.get_disks", name="*", cell="west"), ROWS)
+    assert shown["vms"]["w-1"]["host"] == "west/h1"
+    top.does(of("virt.get_disks", name="*", cell="local"))
+    assert top.here == ["virt.get_disks"]

@@ -230,6 +230,9 @@ def test_new_names_are_those_of_the_vms():
         ),
         ("settle", {"settled": {"a": "x"}}, {"settled": {"a": "x"}, "cell": "west"}),
         ("console_log", "text", "text"),
+        ("get_xml", "text", "text"),
+        ("reboot", {"h1": {"web": "x"}}, {"west/h1": {"web": "x"}}),
+        ("revert_snapshot", {"h1": {"reverted": "s"}}, {"west/h1": {"reverted": "s"}}),
         (
             "images",
             {"h1": {}, "unreachable": ["h2"], "failed": {"h3": "no"}},
@@ -243,11 +246,57 @@ def test_hosts_of_a_cell_are_called_by_it(fun, data, renamed):
     assert routes.rename_hosts(call, LOCAL, data) == data
 
 
+ROWS = {"web1": {"host": "h1", "error": None}, "web2": {"host": None, "error": "no"}, "web3": 5}
+RENAMED = {**ROWS, "web1": {"host": "west/h1", "error": None}}
+
+
+@pytest.mark.parametrize("name", ["web*", ["web1", "web2"]])
+def test_the_table_of_several_vms_of_a_cell_has_its_hosts(name):
+    call = Call(fun="virt.reset", arguments={"name": name})
+    data = {"vms": ROWS, "unreachable": ["h2"]}
+
+    renamed = routes.rename_hosts(call, "west", data)
+
+    assert renamed == {"vms": RENAMED, "unreachable": ["west/h2"], "cell": "west"}
+    failed = routes.rename_hosts(call, "west", {"error": "no", **data, "retcode": 1})
+    assert failed["vms"] == RENAMED and failed["error"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("fun", "arguments", "vm", "several"),
+    [
+        ("reset", {"name": "web1"}, "web1", []),
+        ("reset", {"name": "web*"}, None, ["web*"]),
+        ("reset", {"name": ["web1", "db"]}, None, ["web1", "db"]),
+        # These take one VM, whatever its name is.
+        ("purge", {"name": "web*"}, "web*", []),
+        ("undefine", {"name": "web*"}, "web*", []),
+        ("clone", {"source": "web1", "name": "web*"}, "web1", []),
+        ("list", {"name": "web*"}, None, []),
+    ],
+)
+def test_which_vms_a_call_is_about(fun, arguments, vm, several):
+    call = Call(fun=f"virt.{fun}", arguments=arguments)
+
+    assert (call.vm, call.several) == (vm, several)
+
+
 _JUNK = ("x", None, 5, [1], {"a": 5}, {"a": None}, {"a": {"b": []}}, [[]])
-_KEYS = ("name", "host", "unreachable", "hosts", "failed", "built", "moves", "duplicates", "h1")
+_KEYS = (
+    "vms",
+    "name",
+    "host",
+    "unreachable",
+    "hosts",
+    "failed",
+    "built",
+    "moves",
+    "duplicates",
+    "h1",
+)
 
 
-@pytest.mark.parametrize("fun", ["start", "init", "init_many", "evacuate", "settle"])
+@pytest.mark.parametrize("fun", ["start", "get_disks", "init", "init_many", "evacuate", "settle"])
 def test_whatever_a_cell_answers_its_hosts_are_called_by_it(fun):
     for key in _KEYS:
         for junk in _JUNK:

@@ -38,9 +38,13 @@ for _package in (cells, cluster, migration, vm):
 ROOT = Path(__file__).resolve().parents[3]
 RUNNERS = (
     "virt",
+    "virt_act",
     "virt_allow",
     "virt_cells",
     "virt_clone",
+    "virt_details",
+    "virt_files",
+    "virt_guest",
     "virt_image",
     "virt_key",
     "virt_look",
@@ -85,6 +89,22 @@ CALLS = [
     ("virt", "reset", {"name": "own"}, "own"),
     ("virt", "pause", {"name": "own"}, "own"),
     ("virt", "resume", {"name": "own"}, "own"),
+    ("virt", "start", {"name": "own", "dry_run": True}, "own"),
+    ("virt", "reset", {"name": ["own"]}, "own"),
+    ("virt", "reset", {"name": "ow*", "max_parallel": 1}, "own"),
+    ("virt_act", "update", {"name": "own", "cpu": 2}, "own"),
+    ("virt_act", "setmem", {"name": "web", "memory": 5}, "web"),
+    ("virt_act", "snapshot", {"name": "own"}, "own"),
+    ("virt_act", "hold", {"name": "own"}, "own"),
+    ("virt_act", "undefine", {"name": "own"}, "own"),
+    ("virt_details", "get_disks", {"name": "own"}, "own"),
+    ("virt_details", "list_snapshots", {"name": "ow*"}, "own"),
+    ("virt_details", "get_macs", {"name": "web"}, "web"),
+    ("virt_details", "vm_netstats", {"name": "own"}, "own"),
+    ("virt_files", "delete_snapshots", {"name": "own", "all": True}, "own"),
+    ("virt_files", "revert_snapshot", {"name": "own"}, "own"),
+    ("virt_guest", "guest_info", {"name": "own"}, "own"),
+    ("virt_guest", "guest_exec", {"name": "own", "timeout_s": 5}, "own"),
     ("virt", "purge", {"name": "own"}, "own"),
     ("virt", "purge", {"name": "nothing"}, "nothing"),
     ("virt_image", "images", {}, None),
@@ -316,7 +336,8 @@ def check(lab, call, done):
     assert done.edge.now < 400
     for text in [*shown(lab, done), *done.log.said]:
         assert _of_terminal(text) == [], text
-    if function != "console_log":
+    # What a guest printed keeps its lines, which are indented where people read it.
+    if function not in ("console_log", "guest_exec", "update"):
         assert [text for text in _texts(done.answer) if "\n" in text] == []
     _check_files(lab, done, name)
     _check_orders(call, done)

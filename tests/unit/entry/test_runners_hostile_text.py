@@ -183,6 +183,15 @@ TABLES = {
         {"error": HOSTILE},
     ],
     "virt_text": [HOSTILE],
+    "virt_vms": [
+        {HOSTILE: {HOSTILE: HOSTILE}},
+        {HOSTILE: HOSTILE},
+        {HOSTILE: {HOSTILE: {HOSTILE: [HOSTILE, {HOSTILE: HOSTILE}]}}},
+        {"vms": {HOSTILE: {"host": HOSTILE, "outcome": HOSTILE, "error": None}}},
+        {"vms": {HOSTILE: {"host": HOSTILE, "outcome": {HOSTILE: HOSTILE}, "error": HOSTILE}}},
+        {"vms": {HOSTILE: HOSTILE}, "unreachable": [HOSTILE], "error": HOSTILE},
+        {"error": HOSTILE, "candidates": {HOSTILE: CANDIDATE}},
+    ],
 }
 
 

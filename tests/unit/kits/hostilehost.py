@@ -125,6 +125,58 @@ class Cloud(playedhosts.Cloud):
         self.put(name, host)
         return {"warnings": ["its disk is shareable"]}
 
+    def _setmem(self, host, name, _memory, _config=False):
+        self._vm(host, name)
+        return True
+
+    def _hold(self, host, name, _state):
+        self._vm(host, name)
+        return True
+
+    def _update(self, host, name, **_changes):
+        self._vm(host, name)
+        return {"definition": True, "disk": {"attached": ["<disk/>"]}}
+
+    def _undefine(self, host, name, *_flags):
+        self._vm(host, name)
+        del self.hosts[host][name]
+        return True
+
+    def _snapshot(self, host, name, *_how):
+        self._vm(host, name)
+        return {"name": "s1"}
+
+    def _list_snapshots(self, host, name):
+        self._vm(host, name)
+        return {name: [{"name": "s1", "created": "now", "running": True, "current": True}]}
+
+    def _delete_snapshots(self, host, name, *_names, replies, **_how):
+        self._vm(host, name)
+        return {"available": {name: "N/A"}, "deleted": {}}
+
+    def _revert_snapshot(self, host, name, _vm_snapshot, replies, **_how):
+        self._vm(host, name)
+        return {"reverted": "s1", "deleted": "N/A"}
+
+    def _get_disks(self, host, name):
+        self._vm(host, name)
+        return {"vda": {"file": "/srv/a.qcow2", "virtual size": 5}}
+
+    def _get_macs(self, host, name):
+        self._vm(host, name)
+        return ["52:54:00:00:00:01"]
+
+    def _vm_netstats(self, host, name):
+        return {name: {"rx_bytes": 5, "tx_bytes": 7}}
+
+    def _guest_info(self, host, name):
+        self._vm(host, name)
+        return {"agent": "7.2", "hostname": name, "os": {"id": "debian"}, "unavailable": {}}
+
+    def _guest_exec(self, host, name, *_command, **_how):
+        self._vm(host, name)
+        return {"exit_code": 0, "signal": None, "stdout": "a\nb", "stderr": "", "truncated": []}
+
     def _console_log(self, _host, name, lines):
         return f"{name} login:\n" * lines
 

@@ -47,10 +47,15 @@ def act(
     reply = minions.order(
         cloud, host, fun, list(args), kwarg, limit_s=limit_s, watch=watch, order_id=order_id
     )
+    return require_value(reply, limit_s)
+
+
+def require_value(reply: minions.Reply, limit_s: float | None = None) -> Any:
+    """Return the answer in a host's reply, or raise an error with the host's reason."""
     if reply.missing:
         raise HostUnresponsive(timeout_message(reply, limit_s))
     if not reply.ok:
-        raise HostCommandFailed(f"{host}: {reply.reason}", kind=reply.kind)
+        raise HostCommandFailed(f"{reply.minion}: {reply.reason}", kind=reply.kind)
     return reply.value
 
 

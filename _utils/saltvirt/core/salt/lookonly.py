@@ -9,6 +9,8 @@ put on one of the two sides.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from saltvirt.core import vmcommands
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Functions:
@@ -99,27 +101,39 @@ MODULES: Mapping[str, Functions] = {
         "volume_clone volume_upload volume_download volume_wipe",
     ),
 }
+
+
+def _runner(file: str, *, looks: str = "", changes: str = "") -> Functions:
+    """Return the functions of a file below _runners: its commands on one VM, and these others."""
+    return Functions(
+        looks=f"{looks} {vmcommands.of_file(file, only_looks=True)}",
+        changes=f"{changes} {vmcommands.of_file(file, only_looks=False)}",
+    )
+
+
 # By the names of the files below _runners.
 RUNNERS: Mapping[str, Functions] = {
-    "virt": Functions(changes="init start stop force_off shutdown reset pause resume purge"),
+    "virt": _runner("virt", changes="init"),
+    "virt_act": _runner("virt_act"),
     "virt_allow": Functions(changes="allow disallow"),
     "virt_audit": Functions(looks="audit"),
     "virt_cells": Functions(looks="find cell_job"),
-    "virt_clone": Functions(changes="clone"),
+    "virt_clone": _runner("virt_clone"),
+    "virt_details": _runner("virt_details"),
     "virt_doctor": Functions(looks="trash", changes="doctor trash_restore trash_empty"),
+    "virt_guest": _runner("virt_guest"),
     "virt_image": Functions(looks="images", changes="image_pull image_prune image_build"),
-    "virt_files": Functions(
-        changes="volume_delete volume_wipe volume_resize volume_upload delete_snapshots "
-        "revert_snapshot trash_put"
+    "virt_files": _runner(
+        "virt_files", changes="volume_delete volume_wipe volume_resize volume_upload trash_put"
     ),
     "virt_image_minion": Functions(module="virt_image", changes="minion_packages"),
     "virt_key": Functions(changes="authorize unauthorize"),
     "virt_look": Functions(looks="query list host_info hyper_info next_host next_hyper"),
     "virt_many": Functions(changes="init_many"),
-    "virt_migrate": Functions(changes="migrate settle maintenance evacuate restore rebalance"),
+    "virt_migrate": _runner("virt_migrate", changes="maintenance evacuate restore rebalance"),
     "virt_pki": Functions(
         module="virt_pki", looks="list", changes="renew revoke rotate_ca export import"
     ),
     "virt_setup": Functions(looks="setup_check"),
-    "virt_vm": Functions(looks="vm_info console_log"),
+    "virt_vm": _runner("virt_vm"),
 }

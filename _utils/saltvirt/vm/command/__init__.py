@@ -1,0 +1,1 @@
+"""Commands on one VM, or on several, wherever they are."""

@@ -1,0 +1,1 @@
+"""The master's side: locate the VMs, then have their hosts act."""
