@@ -14,8 +14,6 @@ _ORDER = ("cpu", "cputime", "mem", "maxMem", "state", "graphics", "disks", "nics
 _WHOLE = {"cpu", "mem", "state", "graphics", "disks", "nics"}
 _REACHED = {"addresses", "addresses_from", "login"}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-# The number of VMs of an unresponsive host that are named.
-_MOST = 20
 
 
 @_text.shows_mappings
@@ -41,21 +39,7 @@ def output(data, **_kwargs):
 def _table(data):
     other_keys = ("unreachable", "failed", "duplicates", "last_seen")
     lines = [line for host in data if host not in other_keys for line in _host(host, data[host])]
-    lines += [f"{host}: {_text.NO_ANSWER}" for host in data.get("unreachable", ())]
-    for host, reason in sorted(data.get("failed", {}).items()):
-        lines += _text.wrapped(f"{host}: {reason}", next_indent="  ")
-    for host, names in sorted(data.get("last_seen", {}).items()):
-        line = f"{host}: had {_join_some(names)} when it was last asked"
-        lines += _text.wrapped(line, next_indent="  ")
-    for name, hosts in sorted(data.get("duplicates", {}).items()):
-        line = f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
-        lines += _text.wrapped(line, next_indent="  ")
-    return "\n".join(lines)
-
-
-def _join_some(names):
-    excess = len(names) - _MOST
-    return ", ".join(names[:_MOST]) + (f" and {excess} more" if excess > 0 else "")
+    return "\n".join([*lines, *_text.other_lines(data)])
 
 
 def _host(host, info):
@@ -167,12 +151,12 @@ def _access_lines(vm):
     if isinstance(addresses, list):
         note = _text.address_source(vm) if addresses else ""
         text = f"Addresses: {', '.join(map(str, addresses)) or 'not known to its host'}{note}"
-        yield from _text.wrapped(text, next_indent="  ", width=_text.WIDTH - 4)
+        yield from _text.wrapped(text, next_indent="  ", width=_text.terminal_width() - 4)
     if login:
         # A command has a line of its own at any length, so that it can be copied.
         command, bracket, hint = str(login).partition(" (")
         yield f"Log in: {command}"
-        yield from _text.wrapped(f"{bracket}{hint}", "  ", width=_text.WIDTH - 4)
+        yield from _text.wrapped(f"{bracket}{hint}", "  ", width=_text.terminal_width() - 4)
 
 
 def _console(host, display):
