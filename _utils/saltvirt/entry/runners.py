@@ -49,12 +49,12 @@ class Viewed:
     What a runner function returns if its view needs more data than its answer has.
 
     view
-        Data of a view, see :mod:`saltvirt.entry.views`. The function makes one only if
-        :func:`is_view_wanted`.
+        Data of a view, see :mod:`saltvirt.entry.views`, made only if :func:`is_view_wanted`; None
+        for no view.
     """
 
     answer: Any
-    view: Mapping[str, Any]
+    view: Mapping[str, Any] | None
 
 
 def is_view_wanted(opts: Mapping[str, Any], job: Any) -> bool:
@@ -150,7 +150,7 @@ def _find_view(
     view: Mapping[str, Any] | None,
 ) -> tuple[str, Any]:
     """Return the outputter of a function's answer, and the data that it gets."""
-    if view is None and outputter is None:
+    if view is None:
         view = views.find(_name(function), data, arguments)
     if view is None:
         return outputter or "virt_done", data

@@ -9,11 +9,8 @@ reads nothing else. Runner functions that are not there have an outputter of the
 as plain lines.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
-
-from saltvirt.cluster.progress import format_s
 
 View = dict[str, Any]
 Arguments = Mapping[str, Any]
@@ -144,6 +141,23 @@ def _disallow(answer: Any, _arguments: Arguments) -> View:
     if answer.get("revoked"):
         lines.append(f"revoked: certificates {', '.join(map(str, answer['revoked']))}")
     return said([*lines, *_told_lines(answer), *_last_seen_lines(answer)])
+
+
+def _list(answer: Any, _arguments: Arguments) -> View:
+    """Return the table of a list without further data, as of cells."""
+    rows = [
+        (name, host, state)
+        for host, states in _of_hosts(answer).items()
+        for state, names in states.items()
+        for name in names
+    ]
+    rows += [
+        (name, host, "last seen there")
+        for host, names in sorted(answer.get("last_seen", {}).items())
+        for name in names
+    ]
+    lines = hosts_beside(answer)
+    return table(("NAME", "HOST", "STATE"), sorted(rows), sentences=lines, empty="no VMs")
 
 
 def _find(answer: Any, _arguments: Arguments) -> View:
@@ -308,16 +322,6 @@ def _import(answer: Any, _arguments: Arguments) -> View:
     return said([f"the authority is in {answer} again"])
 
 
-def format_age(seconds: float | None) -> str | None:
-    """Return an age for a table: ``40 s``, ``3 min``, ``2 h``, ``5 d``."""
-    return None if seconds is None else format_s(max(0.0, seconds)).replace("days", "d")
-
-
-def age_since(epoch_s: float | None) -> str | None:
-    """Return the age of something that began then; None if that is unknown."""
-    return None if not epoch_s else format_age(time.time() - epoch_s)
-
-
 _VIEWS: Mapping[str, Callable[[Any, Arguments], View]] = {
     **dict.fromkeys(
         (
@@ -333,6 +337,7 @@ _VIEWS: Mapping[str, Callable[[Any, Arguments], View]] = {
     ),
     "virt.allow": _allow,
     "virt.disallow": _disallow,
+    "virt.list": _list,
     "virt.find": _find,
     "virt.trash": _trash,
     "virt.trash_restore": _trash_restore,

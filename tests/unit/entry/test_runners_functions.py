@@ -215,7 +215,8 @@ def test_an_answer_that_its_table_cannot_show_is_printed_as_salt_would(monkeypat
     monkeypatch.setattr(runners, "__jid_event__", NamespacedEvent(Bus(), "a", print_func=show))
 
     ended = {"fun": "runner.virt.query", "return": command("a")}
-    runners._print_by(runners._job(), ended["return"], "virt_plan")
+    shown = "virt_plan", ended["return"]
+    runners._print_by(runners._job(), ended["return"], lambda: shown)
     runners._job().print_func("ret", ended)
 
     assert printed == [("ret", ended)]
