@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import time
 from pathlib import Path
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -10,9 +11,18 @@ _SPEC = importlib.util.spec_from_file_location(
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
 # Fields with a line of their own, in the order of a VM that is shown whole.
+# What virt.freemem takes off for the host itself, as in the library's vm/show/host/inspect.py.
+_HOST_RESERVE_MIB = 256
 _ORDER = ("cpu", "cputime", "mem", "maxMem", "state", "graphics", "disks", "nics")
 _WHOLE = {"cpu", "mem", "state", "graphics", "disks", "nics"}
 _REACHED = {"addresses", "addresses_from", "login"}
+# Fields of virt.vm_info that are shown together.
+_DETAILS = {
+    *("autostart", "machine", "snapshots", "affinity", "anti_affinity", "hold", "created"),
+    *("uptime_s", "pending"),
+}
+# As in the library's cluster/progress.py: from so many seconds on, a unit's seconds and name.
+_SPANS = ((2 * 86400, 86400, "days"), (2 * 3600, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -54,9 +64,11 @@ def _host(host, info):
 def _whole_host(host, info):
     node = info["node_info"]
     yield host
+    used_cpus = node["cpus"] - info["freecpu"]
+    used_mib = max(0, node["phymemory"] - _HOST_RESERVE_MIB - info["freemem"])
     yield (
-        f"  CPUs: {node['cpus']} ({info['freecpu']} free)  "
-        f"Memory: {node['phymemory']} MiB ({info['freemem']:.0f} MiB free)"
+        f"  CPUs: {node['cpus']} ({used_cpus} used by running VMs)  "
+        f"Memory: {_human(node['phymemory'] * 2**20)} ({_human(used_mib * 2**20)} used)"
     )
     if not info["vm_info"]:
         yield "  no VMs"
@@ -66,13 +78,13 @@ def _whole_host(host, info):
 
 def _named(host, name, vm):
     yield f"  {name}"
-    for line in (*_vm(host, vm), *_access_lines(vm)):
+    for line in (*_vm(host, vm), *_detail_lines(name, vm), *_access_lines(vm)):
         yield f"    {line}"
 
 
 def _vm(host, vm):
     # If only some fields were requested, they have the labels and units of a whole VM.
-    keys = _WHOLE if _WHOLE.issubset(vm) else {*vm} - _REACHED
+    keys = _WHOLE if _WHOLE.issubset(vm) else {*vm} - _REACHED - _DETAILS
     for key in (*filter(keys.__contains__, _ORDER), *sorted(keys.difference(_ORDER))):
         is_shaped = key in _LINES and _is_shaped(key, vm[key])
         yield from _LINES[key](host, vm[key]) if is_shaped else [_field(vm, key)]
@@ -139,6 +151,48 @@ _LINES = {
     "nics": _nics,
 }
 _SHAPES = {"cputime": int, "mem": int, "maxMem": int, "graphics": dict, "disks": dict, "nics": dict}
+
+
+def _detail_lines(name, vm):
+    """Yield what virt.vm_info alone shows, as far as it has the type that it should have."""
+    if not _DETAILS.issubset(vm):
+        return
+    uptime_s, created = vm["uptime_s"], vm["created"]
+    if _is_number(uptime_s):
+        yield f"Running for: {_duration(uptime_s)}"
+    if _is_number(created):
+        yield f"Age: {_duration(max(0, time.time() - created))}"
+    if isinstance(vm["machine"], str):
+        yield f"Machine type: {vm['machine']}"
+    yield f"Starts with its host: {'yes' if vm['autostart'] is True else 'no'}"
+    groups = [
+        *(f"{group} (together)" for group in _names(vm["affinity"])),
+        *(f"{group} (apart)" for group in _names(vm["anti_affinity"])),
+        *(["hold (stays on its host)"] if vm["hold"] is True else []),
+    ]
+    yield from _listed("Groups", groups)
+    yield from _listed("Snapshots", _names(vm["snapshots"]))
+    if _names(vm["pending"]):
+        yield from _listed("From the next start", _names(vm["pending"]))
+    yield f"Console: salt-run virt.console_log {name}"
+
+
+def _listed(label, names):
+    text = f"{label}: {', '.join(names) or 'none'}"
+    yield from _text.wrapped(text, next_indent="  ", width=_text.terminal_width() - 4)
+
+
+def _names(value):
+    return [str(name) for name in value] if isinstance(value, list) else []
+
+
+def _is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _duration(seconds):
+    _from, size, unit = next(row for row in _SPANS if seconds >= row[0])
+    return f"{seconds // size:.0f} {unit}"
 
 
 def _field(vm, key):

@@ -20,6 +20,8 @@ _EDGE = 2
 # Columns between two columns of a table, and the least that a table wraps a cell's text to.
 _GAP, _LEAST_CELL = 2, 16
 _MIB, _GIB = 2**20, 2**30
+# What is right-aligned: 7, 0.5, <0.1, -2/8.
+_NUMBER = re.compile(r"<?-?\d+(?:\.\d+)?(?:/\d+(?:\.\d+)?)?")
 # Limit of one text in an answer; a word of megabytes would take textwrap hours.
 _LONGEST = 8000
 _MAX_DEPTH = 64
@@ -201,7 +203,9 @@ def table(titles, rows, sizes=()):
     numeric = {
         number
         for number in range(len(titles))
-        if size_columns & {number} or any(_is_number(row[number]) for row in rows)
+        if number
+        if any(row[number] != "-" for row in body)
+        if all(row[number] == "-" or _NUMBER.fullmatch(row[number]) for row in body)
     }
     widths = [max(len(row[number]) for row in [*heads, *body]) for number in range(len(titles))]
     limits = _limit_widths(body, widths, numeric)
