@@ -9,7 +9,7 @@ _SPEC = importlib.util.spec_from_file_location(
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
 _TITLES = ("HOST", "IMAGE", "KIND", "FILE", "DISK", "SYSTEM", "HAS", "VMS", "SOURCE")
-_LEGEND = "FILE: what its file takes; DISK: what a guest sees; HAS m: a minion, c: cloud-init"
+_LEGEND = "FILE: what its file takes; DISK: what guests see; HAS m: a minion, c: cloud-init"
 
 
 @_text.shows_mappings

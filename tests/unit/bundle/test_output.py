@@ -164,7 +164,7 @@ def test_sizes_have_units_of_two(size, shown):
 def test_the_table_of_images_says_what_its_columns_are():
     last = outputter("virt_images")({"h": {}}).splitlines()[-1]
 
-    assert last.startswith("MiB of the file, DISK: MiB") and len(last) <= 80
+    assert last.startswith("FILE: what its file takes; DISK: what guests see") and len(last) <= 80
 
 
 def test_warnings_stand_below_a_deployment_and_below_its_error():

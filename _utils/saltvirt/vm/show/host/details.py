@@ -52,7 +52,7 @@ def list_pending(root: ET.Element, next_root: ET.Element) -> Iterator[str]:
     if cpus != next_cpus:
         yield f"{next_cpus} CPUs"
     most, next_most = readdomain.sizes(root)[0], readdomain.sizes(next_root)[0]
-    if most != next_most:
+    if most != next_most and next_most != next_cpus:
         yield f"at most {next_most} CPUs"
     mib, next_mib = (readdomain.current_memory_kib(each) // 1024 for each in (root, next_root))
     if mib != next_mib:
