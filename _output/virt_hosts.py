@@ -95,7 +95,9 @@ def _some_fields(host, info):
 def _with_units(value, key=""):
     """Return a value in words; sizes, whose names end with _mib, have a unit."""
     if isinstance(value, dict):
-        return ", ".join(f"{_label(k)} {_with_units(v, str(k))}" for k, v in value.items()) or "none"
+        return (
+            ", ".join(f"{_label(k)} {_with_units(v, str(k))}" for k, v in value.items()) or "none"
+        )
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, bool):

@@ -197,7 +197,10 @@ def table(titles, rows, sizes=()):
     if unit:
         heads.append([unit if number in size_columns else "" for number in range(len(titles))])
     body = [
-        [_cell(value, unit_bytes if number in size_columns else 0) for number, value in enumerate(row)]
+        [
+            _cell(value, unit_bytes if number in size_columns else 0)
+            for number, value in enumerate(row)
+        ]
         for row in rows
     ]
     numeric = {
@@ -241,7 +244,9 @@ def _limit_widths(body, widths, numeric):
 
     def least(number):
         # What cannot be broken keeps its column as wide.
-        longest = max((len(part) for row in body for part in wrapped(row[number], width=1)), default=0)
+        longest = max(
+            (len(part) for row in body for part in wrapped(row[number], width=1)), default=0
+        )
         return min(limits[number], max(_LEAST_CELL, longest))
 
     def excess():
@@ -259,7 +264,9 @@ def _limit_widths(body, widths, numeric):
 def _row_lines(row, limits, numeric):
     """Yield the lines of one row."""
     cells = [
-        [text] if number in numeric or len(text) <= limits[number] else wrapped(text, width=limits[number])
+        [text]
+        if number in numeric or len(text) <= limits[number]
+        else wrapped(text, width=limits[number])
         for number, text in enumerate(row)
     ]
     if len(row[0]) > limits[0]:

@@ -61,9 +61,7 @@ def hosts_beside(answer: Mapping[str, Any]) -> list[str]:
     lines = [f"{host}: does not answer" for host in answer.get("unreachable", ())]
     lines += [f"{host}: {reason}" for host, reason in sorted(answer.get("failed", {}).items())]
     for name, hosts in sorted(answer.get("duplicates", {}).items()):
-        lines.append(
-            f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
-        )
+        lines.append(f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts")
     return lines
 
 
@@ -303,7 +301,9 @@ def _by_host(answer: Any, _arguments: Arguments) -> View:
 
 
 def _revoke(answer: Any, _arguments: Arguments) -> View:
-    lines = [f"{host} is no hypervisor of this master any more" for host in answer.get("disallowed", ())]
+    lines = [
+        f"{host} is no hypervisor of this master any more" for host in answer.get("disallowed", ())
+    ]
     serials = ", ".join(map(str, answer["revoked"]))
     lines.append(f"revoked: certificates {serials}" if serials else "nothing was left to revoke")
     return said([*lines, *_told_lines(answer), *_last_seen_lines(answer)])

@@ -17,7 +17,10 @@ MIB = 2**20
 def rows(hosts, monkeypatch):  # noqa: F811
     """The rows that hosts answer, by host and name."""
     made = {
-        host: {name: ListedVm(state=state, cpu=2, mem_mib=512, disk_mib=10240) for name, state in vms.items()}
+        host: {
+            name: ListedVm(state=state, cpu=2, mem_mib=512, disk_mib=10240)
+            for name, state in vms.items()
+        }
         for host, vms in STATES.items()
     }
 
@@ -25,7 +28,9 @@ def rows(hosts, monkeypatch):  # noqa: F811
         assert set(given) <= {"name", "state", "tag"}
         return wire.plain(made[host])
 
-    def replied(self, host, fun, arg, kwarg, usual=type(hosts)._reply):
+    usual = type(hosts)._reply
+
+    def replied(self, host, fun, arg, kwarg):
         if host in hosts.old and fun == "virt.vm_rows":
             return minions.Reply(minion=host, error="'virt.vm_rows' is not available.")
         return usual(self, host, fun, arg, kwarg)
@@ -45,7 +50,12 @@ def cells(view, title):
 def test_the_answer_is_that_of_3006_and_the_view_has_all_else(rows, cloud, hosts):  # noqa: F811
     now = int(time.time())
     rows["hyper1"]["web1"] = ListedVm(
-        state="running", cpu=4, mem_mib=2048, disk_mib=0, address="10.0.0.7", created=now - 3 * 86400
+        state="running",
+        cpu=4,
+        mem_mib=2048,
+        disk_mib=0,
+        address="10.0.0.7",
+        created=now - 3 * 86400,
     )
 
     answer, view = vmtable.show(cloud, look(), None)

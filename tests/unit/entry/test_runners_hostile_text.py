@@ -189,7 +189,12 @@ TABLES = {
         {"error": HOSTILE},
     ],
     "virt_table": [
-        {"titles": [HOSTILE, HOSTILE], "rows": [[HOSTILE, 2**31]], "sizes": [HOSTILE], "said": [HOSTILE]},
+        {
+            "titles": [HOSTILE, HOSTILE],
+            "rows": [[HOSTILE, 2**31]],
+            "sizes": [HOSTILE],
+            "said": [HOSTILE],
+        },
         {"error": HOSTILE, "last_seen": {HOSTILE: [HOSTILE]}, "duplicates": {HOSTILE: [HOSTILE]}},
         {HOSTILE: {HOSTILE: [HOSTILE]}, "unreachable": [HOSTILE]},
     ],

@@ -49,7 +49,12 @@ CERTIFICATE = {
         ),
         (
             "virt.disallow",
-            {"disallowed": ["h1"], "revoked": [3], "told": {"h2": "done"}, "last_seen": {"h1": ["a"]}},
+            {
+                "disallowed": ["h1"],
+                "revoked": [3],
+                "told": {"h2": "done"},
+                "last_seen": {"h1": ["a"]},
+            },
             {},
             [
                 "h1 is no hypervisor of this master any more",
@@ -140,7 +145,10 @@ def test_a_command_says_what_it_has_done(name, answer, arguments, said):
         (
             "virt.find",
             {"a": {"hosts": {}, "traces": [], "may_have": {}, "order": "building"}},
-            [["a", None, "no host has it"], ["a", None, "a command of this master is at work: building"]],
+            [
+                ["a", None, "no host has it"],
+                ["a", None, "a command of this master is at work: building"],
+            ],
         ),
         (
             "virt.trash",
@@ -157,7 +165,11 @@ def test_a_command_says_what_it_has_done(name, answer, arguments, said):
         (
             "virt.list",
             {"west/h1": {"running": ["b", "a"]}, "last_seen": {"h2": ["c"]}},
-            [["a", "west/h1", "running"], ["b", "west/h1", "running"], ["c", "h2", "last seen there"]],
+            [
+                ["a", "west/h1", "running"],
+                ["b", "west/h1", "running"],
+                ["c", "h2", "last seen there"],
+            ],
         ),
     ],
 )

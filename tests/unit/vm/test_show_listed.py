@@ -29,7 +29,8 @@ def conn():
 
 def xml(name="web1", note="disk_mib='10240' created='1700000000'", cpus=2, mib=512, devices=NIC):
     """Return a domain with notes of ours."""
-    ours = f"<metadata><v:vm xmlns:v='{METADATA_NS}' {note}><v:affinity>shop</v:affinity></v:vm></metadata>"
+    group = "<v:affinity>shop</v:affinity>"
+    ours = f"<metadata><v:vm xmlns:v='{METADATA_NS}' {note}>{group}</v:vm></metadata>"
     return (
         f"<domain type='test'><name>{name}</name>{ours}<memory unit='MiB'>{mib}</memory>"
         f"<vcpu>{cpus}</vcpu><os><type>hvm</type></os><devices>{devices}</devices></domain>"

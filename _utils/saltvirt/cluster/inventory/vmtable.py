@@ -95,9 +95,7 @@ def show(cloud: Cloud, look: Look, vm_sort: str | None) -> tuple[dict[str, Any],
     }
 
 
-def _past_lines(
-    cloud: Cloud, look: Look, last_seen: Mapping[str, list[str]]
-) -> list[_Line]:
+def _past_lines(cloud: Cloud, look: Look, last_seen: Mapping[str, list[str]]) -> list[_Line]:
     """Return the VMs of hosts without an answer, as far as they pass for those of the call."""
     rows_by_host = lastseen.read_rows(cloud.opts, last_seen)
     state_filter = VmFilter(state=look.vms.state)

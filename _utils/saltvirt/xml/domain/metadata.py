@@ -14,7 +14,9 @@ _MIB = fields.Codec(
 
 
 _SECONDS = fields.Codec(
-    lambda text: int(text) if text and text.isascii() and text.isdigit() and len(text) < 12 else None,
+    lambda text: int(text)
+    if text and text.isascii() and text.isdigit() and len(text) < 12
+    else None,
     str,
 )
 
@@ -39,9 +41,9 @@ class Notes:
     ``disk_mib`` is the disk space promised to it, ``seed`` the seed's file, ``stay`` whether it
     stays when load is evened out, ``cpu_qemu`` the QEMU that gave the running guest its CPU,
     ``moved_to`` the host that has the VM while only its definition was kept here, ``ssh_user`` the
-    guest's user for logins by SSH, ``created`` when it was built, in seconds since 1970. ``made`` has the files, and volumes as ``POOL/VOLUME``, that the
-    VM's build made, None if that is unknown; ``made_variables`` tells whether the build made the
-    firmware's variables.
+    guest's user for logins by SSH, ``created`` when it was built, in seconds since 1970. ``made``
+    has the files, and volumes as ``POOL/VOLUME``, that the VM's build made, None if that is
+    unknown; ``made_variables`` tells whether the build made the firmware's variables.
     """
 
     disk_mib: int = fields.attribute("@disk_mib", _MIB, missing=0, default=0)

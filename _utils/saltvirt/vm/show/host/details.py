@@ -1,4 +1,4 @@
-"""What ``virt.vm_info`` shows of one VM beside its devices: one VM, so each has calls of its own."""
+"""What ``virt.vm_info`` shows of one VM beside its devices, by calls for that VM alone."""
 
 import time
 import xml.etree.ElementTree as ET

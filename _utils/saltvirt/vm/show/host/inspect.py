@@ -114,8 +114,7 @@ def listed(conn: Any, vm_filter: VmFilter) -> dict[str, ListedVm]:
     that a guest that hangs does not hold up the others.
     """
     definitions = [
-        (definition, readdomain.notes(definition.root))
-        for definition in query.definitions(conn)
+        (definition, readdomain.notes(definition.root)) for definition in query.definitions(conn)
     ]
     taken = [
         (definition, notes)
