@@ -191,28 +191,31 @@ def table(titles, rows, sizes=()):
     The widest texts are wrapped if the terminal is narrow. A name in the first column is never cut:
     a long one has a line of its own. Numbers are right-aligned.
     """
-    size_columns = {number for number, title in enumerate(titles) if title in sizes}
+    columns = range(len(titles))
+    size_columns = set(filter(lambda number: titles[number] in sizes, columns))
     unit, unit_bytes = _choose_unit(row[number] for row in rows for number in size_columns)
     heads = [list(titles)]
     if unit:
-        heads.append([unit if number in size_columns else "" for number in range(len(titles))])
-    body = [
-        [
-            _cell(value, unit_bytes if number in size_columns else 0)
-            for number, value in enumerate(row)
-        ]
-        for row in rows
-    ]
-    numeric = {
-        number
-        for number in range(len(titles))
-        if number
-        if any(row[number] != "-" for row in body)
-        if all(row[number] == "-" or _NUMBER.fullmatch(row[number]) for row in body)
-    }
-    widths = [max(len(row[number]) for row in [*heads, *body]) for number in range(len(titles))]
+        heads.append([unit if number in size_columns else "" for number in columns])
+    body = [_cells(row, size_columns, unit_bytes) for row in rows]
+    numeric = set(filter(functools.partial(_is_numeric, body), columns[1:]))
+    all_rows = [*heads, *body]
+    widths = [max(map(len, column)) for column in zip(*all_rows, strict=True)]
     limits = _limit_widths(body, widths, numeric)
-    return [text for row in [*heads, *body] for text in _row_lines(row, limits, numeric)]
+    return [text for row in all_rows for text in _row_lines(row, limits, numeric)]
+
+
+def _cells(row, size_columns, unit_bytes):
+    return [
+        _cell(value, unit_bytes if number in size_columns else 0)
+        for number, value in enumerate(row)
+    ]
+
+
+def _is_numeric(body, number):
+    """Return whether a column has numbers, and nothing else."""
+    texts = {row[number] for row in body} - {"-"}
+    return bool(texts) and all(map(_NUMBER.fullmatch, texts))
 
 
 def _choose_unit(values):

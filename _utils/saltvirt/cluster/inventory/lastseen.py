@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.cluster.inventory.presence import VmPresence
-from saltvirt.core.arguments import MAX_NAME
 from saltvirt.core import wire
+from saltvirt.core.arguments import MAX_NAME
 from saltvirt.core.jsonfile import JsonFile
 from saltvirt.placement.shownvms import ListedVm
 

@@ -346,7 +346,7 @@ def _survey(
 def _ask_older_hosts(
     cloud: Cloud, fun: str, older_fun: str, adapt: Callable[[Any], Any], survey: inventory.Survey
 ) -> inventory.Survey:
-    """Ask the hosts that have not the function for another; return the survey with their answers."""
+    """Ask hosts without the function for another; return the survey with their answers."""
     older_hosts = [host for host, reason in survey.failed.items() if fun in str(reason)]
     if not older_hosts:
         return survey
