@@ -10,7 +10,6 @@ _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
 
 
-@_text.shows_mappings
 def output(data, **_kwargs):
     """
     Return the sentences of a view, ``{said: [text]}``, or any other answer as indented lines.
@@ -21,6 +20,15 @@ def output(data, **_kwargs):
 
         salt-run virt.maintenance hyper1 on
     """
+    if data is True:
+        return "done"
+    if isinstance(data, list | tuple):
+        return "\n".join(map(_text.line, data)) or "none"
+    return _of_mapping(data)
+
+
+@_text.shows_mappings
+def _of_mapping(data):
     if "error" in data:
         lines = [*_text.wrapped(f"error: {data['error']}"), *_text.other_lines(data)]
         return "\n".join([*lines, *_text.candidate_lines(data.get("candidates", {}))])

@@ -78,6 +78,17 @@ def test_sentences_keep_their_indent():
     assert outputter("virt_done")({"said": ["a", "  b"]}) == "a\n  b"
 
 
+def test_answers_that_are_no_mappings_are_words_and_lines():
+    show = outputter("virt_done")
+
+    assert (show(True), show(["/a", "/b"]), show([]), show("a\nb")) == (
+        "done",
+        "/a\n/b",
+        "none",
+        "a\nb",
+    )
+
+
 def test_an_answer_without_a_view_has_no_dashes():
     data = {"hyper1": {"web1": True, "files": ["/a", "/b"], "none": None, "empty": {}}}
 
