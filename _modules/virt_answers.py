@@ -23,7 +23,7 @@ with lazy_imports():
     from saltvirt.placement import brief
     from saltvirt.storage import fileusers
     from saltvirt.vm.purge.host import purge
-    from saltvirt.vm.show.host import inspect, offering
+    from saltvirt.vm.show.host import inspect, listing, offering
 
 __virtualname__ = "virt"
 __virtual__ = hostmodule.load_with_libvirt
@@ -253,7 +253,7 @@ def vm_rows(name=None, state=None, tag=None, **kwargs):
     """
     vm_filter = vmfilter.from_call(name, state, tag)
     with _module.connection("virt.vm_rows", kwargs, readonly=True) as conn:
-        return wire.plain(inspect.listed(conn, vm_filter))
+        return wire.plain(listing.rows(conn, vm_filter))
 
 
 def full_info(**kwargs):

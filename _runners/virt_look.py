@@ -135,7 +135,7 @@ def list_(
     """
     line = _lines(stream)
     cloud, first = _reading(quiet or line), host or hyper
-    is_vm = listing.is_vm_name(cloud, first, name)
+    is_vm = vmtable.is_vm_name(cloud, first, name)
     hosts, names = (None, first) if is_vm else (first, name)
     vm_sort, host_sort = vmtable.split_sort(sort)
     vms = vmfilter.from_call(names, state, tag)
@@ -145,7 +145,7 @@ def list_(
     else:
         answer, view = listing.listed(cloud, look, line), None
     if is_vm and line is None:
-        listing.refuse_unknown(first, answer)
+        vmtable.refuse_unknown(first, answer)
     return Viewed(answer=answer, view=view)
 
 

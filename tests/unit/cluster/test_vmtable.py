@@ -4,9 +4,10 @@ import time
 
 import pytest
 from saltvirt.cluster import minionaddresses
-from saltvirt.cluster.inventory import lastseen, listing, vmtable
+from saltvirt.cluster.inventory import lastlisted, lastseen, listing, vmtable
 from saltvirt.cluster.rpc import minions
 from saltvirt.core import wire
+from saltvirt.core.errors import BadArgument
 from saltvirt.placement.shownvms import ListedVm
 from test_listing import STATES, cloud, hosts, look  # noqa: F401
 
@@ -108,7 +109,7 @@ def test_a_filtered_list_makes_the_master_forget_nothing(rows, cloud, hosts):  #
     vmtable.show(cloud, look(name="web*"), None)
 
     assert lastseen.find_hosts(cloud.opts, "db1") == ["hyper1"]
-    assert set(lastseen.read_rows(cloud.opts, ["hyper1"])["hyper1"]) == {"db1", "web1", "web2"}
+    assert set(lastlisted.read(cloud.opts, ["hyper1"])["hyper1"]) == {"db1", "web1", "web2"}
 
 
 def test_the_minions_addresses_stand_where_no_lease_is(rows, cloud, monkeypatch):  # noqa: F811
@@ -135,7 +136,24 @@ def test_a_host_of_an_older_release_shows_the_states_of_its_vms(rows, cloud, hos
     assert (cells(view, "STATE")["web3"], cells(view, "MEMORY")["web3"]) == ("running", None)
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_refused"),
+    [
+        ({}, True),
+        ({"unreachable": ["h"], "failed": {"i": "down"}}, True),
+        ({"h": {"running": ["web1"]}}, False),
+        ({"unreachable": ["h"], "last_seen": {"h": ["web1"]}}, False),
+    ],
+)
+def test_a_first_argument_that_is_nothing_is_refused(answer, is_refused):
+    if not is_refused:
+        vmtable.refuse_unknown("web*", answer)
+        return
+    with pytest.raises(BadArgument, match="'web.' matches no hypervisor and no VM"):
+        vmtable.refuse_unknown("web*", answer)
+
+
 def test_the_first_argument_is_a_host_if_it_matches_one(cloud, hosts):  # noqa: F811
-    assert not listing.is_vm_name(cloud, "hyper*", None)
-    assert listing.is_vm_name(cloud, "web*", None)
-    assert not listing.is_vm_name(cloud, "web*", "db1")
+    assert not vmtable.is_vm_name(cloud, "hyper*", None)
+    assert vmtable.is_vm_name(cloud, "web*", None)
+    assert not vmtable.is_vm_name(cloud, "web*", "db1")

@@ -8,7 +8,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect, networks
 from saltvirt.vm.create.host import apply
 from saltvirt.vm.guest.host import inguest
-from saltvirt.vm.show.host import details, inspect
+from saltvirt.vm.show.host import details, listing
 from saltvirt.xml import METADATA_NS
 from saltvirt.xml.edit import readdomain
 
@@ -39,7 +39,7 @@ def xml(name="web1", note="disk_mib='10240' created='1700000000'", cpus=2, mib=5
 
 def listed(conn, **given):
     """Return the rows of a call."""
-    return inspect.listed(conn, vmfilter.from_call(**given))
+    return listing.rows(conn, vmfilter.from_call(**given))
 
 
 def test_a_row_has_the_sizes_the_lease_and_the_time_of_the_build(conn, monkeypatch):

@@ -3,26 +3,24 @@ Hints: the hosts on which each VM was last seen.
 
 Hints are no inventory: a command that needs a VM's host asks the hosts. A hint only shows that an
 unresponsive host had a VM, so that the VM's name stays taken. One file has all hints. Every survey
-of names refreshes the file, and writes it only after a change. A second file has the state and the
-sizes that these VMs had in the last whole list: it says only what a list shows of them.
+of names refreshes the file, and writes it only after a change. What a list shows of these VMs is in
+:mod:`saltvirt.cluster.inventory.lastlisted`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from saltvirt.cluster.inventory import lastlisted
 from saltvirt.cluster.inventory.presence import VmPresence
-from saltvirt.core import wire
 from saltvirt.core.arguments import MAX_NAME
 from saltvirt.core.jsonfile import JsonFile
-from saltvirt.placement.shownvms import ListedVm
 
 # A host that invents names must not fill the master's disk.
 _MAX_NAMES_PER_HOST = 4096
 
 NamesByHost = dict[str, list[str]]
-RowsByName = dict[str, ListedVm]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +100,7 @@ def record_removal(opts: Mapping[str, Any], name: str) -> None:
 
 def drop_unknown_hosts(opts: Mapping[str, Any], is_host: Callable[[str], bool]) -> None:
     """Drop the hints and rows of hosts that this master does not know any more."""
-    _rows_file(opts).change(
-        lambda rows_by_host: {host: rows for host, rows in rows_by_host.items() if is_host(host)}
-    )
+    lastlisted.drop_unknown_hosts(opts, is_host)
     _file(opts).change(
         lambda names_by_host: {
             host: names_by_host[host] for host in names_by_host if is_host(host)
@@ -120,38 +116,6 @@ def find_hosts(opts: Mapping[str, Any], name: str) -> list[str]:
 def read_all(opts: Mapping[str, Any]) -> NamesByHost:
     """Return ``{host: names}`` of the VMs that were last seen on each host."""
     return _file(opts).read()
-
-
-def remember_rows(opts: Mapping[str, Any], rows_by_host: Mapping[str, RowsByName]) -> None:
-    """Keep how the VMs of some hosts were, for lists while these hosts do not answer."""
-
-    def change(before: Mapping[str, RowsByName]) -> dict[str, RowsByName]:
-        kept = {
-            host: dict(sorted(rows.items())[:_MAX_NAMES_PER_HOST])
-            for host, rows in rows_by_host.items()
-        }
-        return {host: rows for host, rows in sorted({**before, **kept}.items()) if rows}
-
-    if rows_by_host:
-        _rows_file(opts).change(change)
-
-
-def read_rows(opts: Mapping[str, Any], hosts: Iterable[str]) -> dict[str, RowsByName]:
-    """Return ``{host: {name: ListedVm}}`` of these hosts, as they were last listed."""
-    wanted_hosts = set(hosts)
-    if not wanted_hosts:
-        return {}
-    rows_by_host = _rows_file(opts).read()
-    return {host: rows for host, rows in rows_by_host.items() if host in wanted_hosts}
-
-
-def _rows_file(opts: Mapping[str, Any]) -> JsonFile[dict[str, RowsByName]]:
-    return JsonFile(
-        path=Path(opts.get("cachedir") or "/nowhere") / "salt-virt" / "listed.json",
-        parse=lambda content: wire.read_recorded(dict[str, RowsByName], content["hosts"]),
-        plain=lambda rows_by_host: {"hosts": wire.plain(rows_by_host)},
-        empty=dict,
-    )
 
 
 def _file(opts: Mapping[str, Any]) -> JsonFile[NamesByHost]:

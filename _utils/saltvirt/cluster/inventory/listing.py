@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.cluster.inventory import inventory, lastlisted
+from saltvirt.cluster.inventory.lastlisted import RowsByName
 from saltvirt.cluster.membership import is_glob
 from saltvirt.cluster.rpc import waits
 from saltvirt.cluster.rpc.replies import Reply
@@ -21,7 +22,6 @@ from saltvirt.placement.shownvms import FoundVms, ListedVm
 _T = TypeVar("_T")
 _SortKeys = Mapping[str, Callable[[Any], float]]
 Line = Callable[[Mapping[str, Any]], None]
-RowsByName = dict[str, ListedVm]
 # What stands beside the hosts in an answer.
 _BESIDE = ("unreachable", "failed", "duplicates", "last_seen")
 # Fields of every ``virt.host_info``; ``moving`` is there only in the survey for a move.
@@ -160,28 +160,6 @@ def _filter_by_name(info: FoundVms, vms: VmFilter) -> FoundVms:
     )
 
 
-def is_vm_name(cloud: Cloud, first: Any, name: Any) -> bool:
-    """
-    Return whether the first argument of ``virt.list`` means VMs: if no hypervisor matches it.
-
-    name
-        The call's ``name``; if it is given, the first argument means hosts.
-    """
-    if first is None or name is not None:
-        return False
-    try:
-        select_hosts(cloud, Look(hosts=arguments.names("host", first)))
-    except BadArgument:
-        return True
-    return False
-
-
-def refuse_unknown(first: Any, answer: Mapping[str, Any]) -> None:
-    """Raise BadArgument if an argument that is no hypervisor is no VM's name either."""
-    if not set(answer) - {"unreachable", "failed"}:
-        raise BadArgument("host", f"{first!r} is no hypervisor here, and no VM that is known")
-
-
 def listed(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]:
     """Return ``{host: {state: [name]}}``, and what stands beside it."""
     # Only virt.vms reports tags.
@@ -234,7 +212,7 @@ def listed_rows(cloud: Cloud, look: Look) -> tuple[dict[str, Any], dict[str, Row
         shown[host] = _by_state({name: row.state for name, row in shown[host].items()})
     if not look.vms.is_narrow:
         # Rows of a host of an older release have no sizes, but are all that is known.
-        lastseen.remember_rows(cloud.opts, rows_by_host)
+        lastlisted.remember(cloud.opts, rows_by_host)
     return shown, rows_by_host
 
 

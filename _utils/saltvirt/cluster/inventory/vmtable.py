@@ -7,10 +7,12 @@ from typing import Any
 
 from saltvirt.cluster import minionaddresses
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import lastseen, listing
+from saltvirt.cluster.inventory import lastlisted, listing
 from saltvirt.cluster.inventory.listing import Look
 from saltvirt.cluster.progress import format_age, format_s
 from saltvirt.cluster.rpc import waits
+from saltvirt.core import arguments
+from saltvirt.core.errors import BadArgument
 from saltvirt.core.findings import NO_ANSWER
 from saltvirt.core.units import MIB
 from saltvirt.core.vmfilter import VmFilter
@@ -97,7 +99,7 @@ def show(cloud: Cloud, look: Look, vm_sort: str | None) -> tuple[dict[str, Any],
 
 def _past_lines(cloud: Cloud, look: Look, last_seen: Mapping[str, list[str]]) -> list[_Line]:
     """Return the VMs of hosts without an answer, as far as they pass for those of the call."""
-    rows_by_host = lastseen.read_rows(cloud.opts, last_seen)
+    rows_by_host = lastlisted.read(cloud.opts, last_seen)
     state_filter = VmFilter(state=look.vms.state)
     lines = [
         _Line(name=name, host=host, row=rows_by_host.get(host, {}).get(name), is_past=True)
@@ -164,3 +166,29 @@ def _host_lines(cloud: Cloud, answer: Mapping[str, Any], now: float) -> list[str
 def _past_text(names: list[str]) -> str:
     is_one = len(names) == 1
     return f"its {'VM is' if is_one else f'{len(names)} VMs are'} shown as last seen"
+
+
+def is_vm_name(cloud: Cloud, first: Any, name: Any) -> bool:
+    """
+    Return whether the first argument of ``virt.list`` means VMs: if no hypervisor matches it.
+
+    name
+        The call's ``name``; if it is given, the first argument means hosts.
+    """
+    if first is None or name is not None:
+        return False
+    try:
+        listing.select_hosts(cloud, Look(hosts=arguments.names("host", first)))
+    except BadArgument:
+        return True
+    return False
+
+
+def refuse_unknown(first: Any, answer: Mapping[str, Any]) -> None:
+    """Raise BadArgument if an argument that is no hypervisor is no VM's name either."""
+    if not set(answer) - {"unreachable", "failed"}:
+        raise BadArgument(
+            "host",
+            f"{first!r} matches no hypervisor and no VM; salt-run virt.list shows all VMs, "
+            "salt-run virt.host_info all hypervisors",
+        )

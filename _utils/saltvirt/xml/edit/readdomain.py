@@ -175,18 +175,6 @@ def sizes(root: ET.Element) -> tuple[int, int]:
     return vcpu.most(root), memory.most_kib(root) // 1024
 
 
-def current_vcpus(root: ET.Element) -> int:
-    """Return the number of virtual CPUs that a VM has now, or has after its start."""
-    element = root.find("vcpu")
-    current = "" if element is None else element.get("current", "")
-    return int(current) if current.isdecimal() else vcpu.most(root)
-
-
-def current_memory_kib(root: ET.Element) -> int:
-    """Return the memory that a VM has now, or has after its start."""
-    return memory.current_kib(root)
-
-
 def is_cpu_checked(root: ET.Element) -> bool:
     """Return whether libvirt starts a VM only where QEMU has all features of its CPU."""
     return element.read(Cpu, root.find("cpu")).attributes.get("check") != "none"

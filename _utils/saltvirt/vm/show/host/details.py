@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from saltvirt.libvirt.domains import changing, snapshots
+from saltvirt.xml.domain import memory, vcpu
 from saltvirt.xml.edit import readdomain
 
 # Where libvirt keeps the process ids of its QEMUs; a file is written when its domain starts.
@@ -48,13 +49,13 @@ def _read_uptime_s(name: str) -> int | None:
 
 def list_pending(root: ET.Element, next_root: ET.Element) -> Iterator[str]:
     """Yield in words what a running domain has from its next start on."""
-    cpus, next_cpus = readdomain.current_vcpus(root), readdomain.current_vcpus(next_root)
+    cpus, next_cpus = vcpu.current(root), vcpu.current(next_root)
     if cpus != next_cpus:
         yield f"{next_cpus} CPUs"
     most, next_most = readdomain.sizes(root)[0], readdomain.sizes(next_root)[0]
     if most != next_most and next_most != next_cpus:
         yield f"at most {next_most} CPUs"
-    mib, next_mib = (readdomain.current_memory_kib(each) // 1024 for each in (root, next_root))
+    mib, next_mib = (memory.current_kib(each) // 1024 for each in (root, next_root))
     if mib != next_mib:
         yield f"{next_mib} MiB of memory"
     machine, next_machine = readdomain.system(root).machine, readdomain.system(next_root).machine

@@ -1,19 +1,18 @@
 """Look at a host and its VMs: libvirt's bulk calls, one XML each, no subprocess."""
 
 import time
-import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import guestaccess, vmfilter
+from saltvirt.core import vmfilter
 from saltvirt.core.errors import BadArgument, NoSuchVm
 from saltvirt.core.nics import host_needs
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.units import MIB
 from saltvirt.core.vmfilter import VmFilter
-from saltvirt.libvirt import hostfacts, maintenance, networks, probe, reservations
+from saltvirt.libvirt import hostfacts, maintenance, probe, reservations
 from saltvirt.libvirt.domains import lifecycle, query
 from saltvirt.placement import generation, resources
 from saltvirt.placement.answers import (
@@ -34,7 +33,6 @@ from saltvirt.placement.answers import (
     VmFacts,
     VmLoad,
 )
-from saltvirt.placement.shownvms import ListedVm
 from saltvirt.storage import diskpaths, trash
 from saltvirt.vm import profiles
 from saltvirt.vm.show.host import commitments, showndisks
@@ -104,62 +102,6 @@ def vms(conn: Any, vm_filter: VmFilter) -> dict[str, Any]:
         },
         "names": sorted(row["name"] for row in vm_rows),
     }
-
-
-def listed(conn: Any, vm_filter: VmFilter) -> dict[str, ListedVm]:
-    """
-    Return the VMs that a filter takes, each as a line of a list.
-
-    libvirt's own data are enough: no QEMU is asked, and no file is read if a VM has our notes, so
-    that a guest that hangs does not hold up the others.
-    """
-    definitions = [
-        (definition, readdomain.notes(definition.root)) for definition in query.definitions(conn)
-    ]
-    taken = [
-        (definition, notes)
-        for definition, notes in definitions
-        if vm_filter.takes(
-            definition.name,
-            definition.state,
-            vmfilter.tags(readdomain.describe_notes(definition.root)) if vm_filter.tag else (),
-        )
-    ]
-    running = [definition for definition, _notes in taken if definition.state == "running"]
-    network_names = {
-        name for row in running for name in readdomain.links(row.root)["networks"] if name
-    }
-    leased = networks.read_leased_addresses(conn, network_names)
-    return {
-        definition.name: ListedVm(
-            state=definition.state,
-            cpu=readdomain.current_vcpus(definition.root),
-            mem_mib=readdomain.current_memory_kib(definition.root) // 1024,
-            disk_mib=notes.disk_mib or _sum_disks_mib(definition.root),
-            address=_leased_address(definition, leased),
-            created=notes.created,
-        )
-        for definition, notes in taken
-    }
-
-
-def _leased_address(
-    definition: query.Definition, leased: Mapping[str, Sequence[str]]
-) -> str | None:
-    if definition.state != "running" or not leased:
-        return None
-    found = (address for mac in readdomain.macs(definition.root) for address in leased.get(mac, ()))
-    return next(iter(guestaccess.addresses(found)), None)
-
-
-def _sum_disks_mib(root: ET.Element) -> int | None:
-    """Return the full size of the disks that are files; None if one of them is unknown."""
-    sizes = [
-        diskpaths.measure(disk["path"], disk["format"]) if disk["type"] == "file" else None
-        for disk in readdomain.disk_sources(root)
-        if disk["device"] == "disk"
-    ]
-    return None if None in sizes else sum(size["virtual"] for size in sizes if size) // MIB
 
 
 def free(conn: Any) -> dict[str, Any]:
