@@ -344,9 +344,10 @@ def _dispatch(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any)
     cell_call, jid = _cell_call(function, bound, cell), _jid(job) if job else None
 
     def run_here(local_call: Any) -> Any:
-        # The answers of cells are merged; a view of this master's hosts alone is not whole.
         values, kwargs = local_call.as_given()
-        return _split(function(*values, **kwargs))[0]
+        result = function(*values, **kwargs)
+        # The answers of cells are merged; a view of this master's hosts alone is not whole then.
+        return result if cell == registry.LOCAL else _split(result)[0]
 
     return run.command(opts, job, jid, cell_call, run_here)
 

@@ -123,7 +123,8 @@ def test_the_minions_addresses_stand_where_no_lease_is(rows, cloud, monkeypatch)
 
     view = vmtable.show(cloud, look(host="hyper1"), None)[1]
 
-    assert cells(view, "ADDRESS") == {"db1": None, "web1": "192.0.2.1", "web2": None}
+    assert cells(view, "ADDRESS") == {"db1": None, "web1": "192.0.2.1 *", "web2": None}
+    assert view["said"] == ["* after an address: the VM itself has reported it"]
     assert asked == ["db1", "web1"]
 
 

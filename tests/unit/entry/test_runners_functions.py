@@ -422,8 +422,16 @@ def test_with_an_outputter_of_the_callers_the_answer_itself_is_shown(monkeypatch
     assert [event["return"] for _suffix, event in printed] == [{"a": 1}]
 
 
-def test_a_cells_part_of_an_answer_has_no_view(monkeypatch):
+def test_a_cells_part_of_an_answer_has_no_view(monkeypatch, tmp_path):
     monkeypatch.setattr(run, "command", lambda _opts, _job, _jid, call, own: own(call))
     monkeypatch.setitem(__opts__, "virt", {"cells": {"west": {}}})
+    monkeypatch.setitem(__opts__, "cachedir", str(tmp_path))
+    monkeypatch.setattr(runners, "_is_of_cloud", lambda _function: True)
+    printed = []
+    ours = job("20261124202137000000", printed)
+    monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(ours))
 
-    assert viewed() == {"a": 1}
+    for cell in ({}, {"cell": "local"}):
+        ours.print_func("ret", {"return": viewed(**cell)})
+
+    assert [event["return"].get("titles") for _suffix, event in printed] == [None, ["NAME"]]

@@ -22,6 +22,8 @@ TITLES = ("NAME", "HOST", "STATE", "CPU", "MEMORY", "DISK", "ADDRESS", "AGE")
 SIZES = ("MEMORY", "DISK")
 # For so many VMs without a lease the master's grains are read: each is a file.
 _MOST_GRAINS = 1000
+# The mark of an address that only the untrusted VM vouches for.
+_OF_THE_VM = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,8 @@ def show(cloud: Cloud, look: Look, vm_sort: str | None) -> tuple[dict[str, Any],
     addresses, is_whole = _addresses(cloud, lines)
     now = time.time()
     said = _host_lines(cloud, answer, now)
+    if addresses:
+        said.append(f"{_OF_THE_VM} after an address: the VM itself has reported it")
     if not is_whole:
         said.append(
             f"addresses that only the VMs' minions know are shown for {_MOST_GRAINS} VMs at most; "
@@ -127,7 +131,9 @@ def _addresses(cloud: Cloud, lines: list[_Line]) -> tuple[dict[str, str], bool]:
 
 def _row(line: _Line, addresses: Mapping[str, str], now: float) -> list[Any]:
     row = line.row or ListedVm(state="")
-    address = row.address or (None if line.is_past else addresses.get(line.name))
+    address = row.address
+    if not address and not line.is_past and line.name in addresses:
+        address = f"{addresses[line.name]} {_OF_THE_VM}"
     return [
         line.name,
         line.host,
