@@ -432,6 +432,7 @@ def test_a_cells_part_of_an_answer_has_no_view(monkeypatch, tmp_path):
     monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(ours))
 
     for cell in ({}, {"cell": "local"}):
-        ours.print_func("ret", {"return": viewed(**cell)})
+        answer = viewed(**cell)
+        ours.print_func("ret", {"return": answer})
 
     assert [event["return"].get("titles") for _suffix, event in printed] == [None, ["NAME"]]
