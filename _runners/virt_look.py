@@ -62,7 +62,7 @@ def query(
     fields
         The fields of each VM, such as ``state,mem``: keys of ``vm_info``. Defaults to all.
     sort
-        ``host`` (default), or ``memory``, ``cpu`` (free) or ``vms`` (their number), the most first.
+        ``host`` (default), or ``memory``, ``cpu`` (not used) or ``vms`` (their number), the most first.
     limit, offset
         This many hypervisors, after skipping so many; the rest is not queried. Default to all.
     stream
@@ -152,14 +152,14 @@ def list_(
 @runner_function(outputter="virt_hosts", streams=True)
 def host_info(host=None, fields=None, sort=None, limit=None, offset=0, quiet=False, stream=False):
     """
-    Show the resources of every hypervisor, and the committed part.
+    Show the resources of every hypervisor, and what is promised to VMs.
 
     host
         Only these hypervisors: ids and globs.
     fields
         The fields of each host, such as ``cpu,memory``. Defaults to all.
     sort
-        ``host`` (default), or ``memory``, ``cpu``, ``disk`` (the uncommitted part) or ``vms``, the
+        ``host`` (default), or ``memory``, ``cpu``, ``disk`` (free to promise) or ``vms``, the
         most first.
     limit, offset
         So many hypervisors, after so many. Defaults to all.
