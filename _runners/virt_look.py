@@ -62,7 +62,7 @@ def query(
     fields
         The fields of each VM, such as ``state,mem``: keys of ``vm_info``. Defaults to all.
     sort
-        ``host`` (default), or ``memory``, ``cpu`` (not used) or ``vms`` (their number), the most first.
+        ``host`` (default), or ``memory``, ``cpu`` (not used) or ``vms`` (how many), the most first.
     limit, offset
         This many hypervisors, after skipping so many; the rest is not queried. Default to all.
     stream
