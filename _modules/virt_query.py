@@ -157,7 +157,10 @@ def vm_info(vm_=None, **kwargs):
     ``addresses_from`` (``lease``, or from the untrusted guest ``agent`` or ``neighbours``; or
     None), ``behind_host`` (its networks that only this host reaches, such as those with NAT),
     ``ssh_user`` (the user of its SSH keys, ``USER`` for a default user with an unknown name, or
-    None) and ``login``: the command that logs in, None if the VM is not running.
+    None) and ``login``: the command that logs in, None if the VM is not running; and further
+    ``autostart``, ``machine``, ``snapshots`` (names), ``affinity``, ``anti_affinity``, ``hold``,
+    ``created`` (seconds since 1970), ``uptime_s`` (since its start on this host) and ``pending``
+    (in words, what changes at its next start); what is unknown is None.
 
     CLI Example:
 

@@ -8,8 +8,8 @@ _SPEC = importlib.util.spec_from_file_location(
 )
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
-_ROW = "{:<12} {:<5} {:>7} {:>7}  {:<10} {:<6} {}"
-_LEGEND = "MiB of the file, DISK: MiB that a guest sees; HAS m: a minion, c: cloud-init"
+_TITLES = ("HOST", "IMAGE", "KIND", "FILE", "DISK", "SYSTEM", "HAS", "VMS", "SOURCE")
+_LEGEND = "FILE: what its file takes; DISK: what guests see; HAS m: a minion, c: cloud-init"
 
 
 @_text.shows_mappings
@@ -25,26 +25,27 @@ def output(data, **_kwargs):
     """
     if "error" in data:
         return "\n".join(_text.wrapped(f"error: {data['error']}"))
-    lines = [_ROW.format("IMAGE", "KIND", "MiB", "DISK", "HAS", "VMS", "SOURCE")]
-    for host in sorted(set(data) - {"unreachable", "failed"}):
-        lines.append(host)
-        lines += [_row(digest, image) for digest, image in sorted(data[host].items())]
-        if not data[host]:
-            lines.append("  no images")
-    lines += [f"{host} {_text.NO_ANSWER}" for host in data.get("unreachable", ())]
-    for host, reason in sorted(data.get("failed", {}).items()):
-        lines += _text.wrapped(f"{host}: {reason}", next_indent="  ")
-    lines.append(_LEGEND)
-    return "\n".join(lines)
+    images_by_host = {host: data[host] for host in sorted(set(data) - {"unreachable", "failed"})}
+    rows = [
+        _row(host, digest, image)
+        for host, images in images_by_host.items()
+        for digest, image in sorted(images.items())
+    ]
+    lines = _text.table(_TITLES, rows, ("FILE", "DISK")) if rows else []
+    lines += [f"{host}: no images" for host, images in images_by_host.items() if not images]
+    return "\n".join([*lines, *_text.other_lines(data), _LEGEND])
 
 
-def _row(digest, image):
+def _row(host, digest, image):
     features = "".join(
         letter if image.get(key) else "-"
         for letter, key in (("m", "has_minion"), ("c", "has_cloud_init"))
     )
     # A host may omit all fields but ``users``; present fields have the right type.
-    system = "not seen" if image.get("os") is None else f"{image['os'][:7]} {features}"
-    sizes = [(image.get(key) or 0) // 2**20 for key in ("file_bytes", "virtual_bytes")]
-    kind, source = image.get("format") or "-", image.get("source") or "-"
-    return _ROW.format(digest[:12], kind, *sizes, system, len(image["users"]), source)
+    is_seen = image.get("os") is not None
+    return (
+        *(host, digest[:12], image.get("format")),
+        *(image.get("file_bytes"), image.get("virtual_bytes")),
+        *((image["os"], features) if is_seen else ("not seen", None)),
+        *(len(image["users"]), image.get("source")),
+    )

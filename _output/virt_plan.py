@@ -50,7 +50,7 @@ def _table(hosts):
         fits = "yes" if row["fits"] else "no"
         score = f"{row['score']:.2f}" if row["fits"] else "-"
         text = row.get("note", "") if row["fits"] else "; ".join(row["reasons"])
-        reason_lines = _text.wrapped(text, width=48) or [""]
+        reason_lines = _text.wrapped(text, width=max(20, _text.terminal_width() - 30)) or [""]
         if len(host) > _NAME:
             # A full name is often too long: give it a line, and keep the columns below the titles.
             yield host

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import time
 from pathlib import Path
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -10,12 +11,19 @@ _SPEC = importlib.util.spec_from_file_location(
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
 # Fields with a line of their own, in the order of a VM that is shown whole.
+# What virt.freemem takes off for the host itself, as in the library's vm/show/host/inspect.py.
+_HOST_RESERVE_MIB = 256
 _ORDER = ("cpu", "cputime", "mem", "maxMem", "state", "graphics", "disks", "nics")
 _WHOLE = {"cpu", "mem", "state", "graphics", "disks", "nics"}
 _REACHED = {"addresses", "addresses_from", "login"}
+# Fields of virt.vm_info that are shown together.
+_DETAILS = {
+    *("autostart", "machine", "snapshots", "affinity", "anti_affinity", "hold", "created"),
+    *("uptime_s", "pending"),
+}
+# As in the library's cluster/progress.py: from so many seconds on, a unit's seconds and name.
+_SPANS = ((2 * 86400, 86400, "days"), (2 * 3600, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-# The number of VMs of an unresponsive host that are named.
-_MOST = 20
 
 
 @_text.shows_mappings
@@ -41,21 +49,7 @@ def output(data, **_kwargs):
 def _table(data):
     other_keys = ("unreachable", "failed", "duplicates", "last_seen")
     lines = [line for host in data if host not in other_keys for line in _host(host, data[host])]
-    lines += [f"{host}: {_text.NO_ANSWER}" for host in data.get("unreachable", ())]
-    for host, reason in sorted(data.get("failed", {}).items()):
-        lines += _text.wrapped(f"{host}: {reason}", next_indent="  ")
-    for host, names in sorted(data.get("last_seen", {}).items()):
-        line = f"{host}: had {_join_some(names)} when it was last asked"
-        lines += _text.wrapped(line, next_indent="  ")
-    for name, hosts in sorted(data.get("duplicates", {}).items()):
-        line = f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts"
-        lines += _text.wrapped(line, next_indent="  ")
-    return "\n".join(lines)
-
-
-def _join_some(names):
-    excess = len(names) - _MOST
-    return ", ".join(names[:_MOST]) + (f" and {excess} more" if excess > 0 else "")
+    return "\n".join([*lines, *_text.other_lines(data)])
 
 
 def _host(host, info):
@@ -70,9 +64,11 @@ def _host(host, info):
 def _whole_host(host, info):
     node = info["node_info"]
     yield host
+    used_cpus = node["cpus"] - info["freecpu"]
+    used_mib = max(0, node["phymemory"] - _HOST_RESERVE_MIB - info["freemem"])
     yield (
-        f"  CPUs: {node['cpus']} ({info['freecpu']} free)  "
-        f"Memory: {node['phymemory']} MiB ({info['freemem']:.0f} MiB free)"
+        f"  CPUs: {node['cpus']} ({used_cpus} used by running VMs)  "
+        f"Memory: {_human(node['phymemory'] * 2**20)} ({_human(used_mib * 2**20)} used)"
     )
     if not info["vm_info"]:
         yield "  no VMs"
@@ -82,13 +78,13 @@ def _whole_host(host, info):
 
 def _named(host, name, vm):
     yield f"  {name}"
-    for line in (*_vm(host, vm), *_access_lines(vm)):
+    for line in (*_vm(host, vm), *_detail_lines(name, vm), *_access_lines(vm)):
         yield f"    {line}"
 
 
 def _vm(host, vm):
     # If only some fields were requested, they have the labels and units of a whole VM.
-    keys = _WHOLE if _WHOLE.issubset(vm) else {*vm} - _REACHED
+    keys = _WHOLE if _WHOLE.issubset(vm) else {*vm} - _REACHED - _DETAILS
     for key in (*filter(keys.__contains__, _ORDER), *sorted(keys.difference(_ORDER))):
         is_shaped = key in _LINES and _is_shaped(key, vm[key])
         yield from _LINES[key](host, vm[key]) if is_shaped else [_field(vm, key)]
@@ -157,6 +153,48 @@ _LINES = {
 _SHAPES = {"cputime": int, "mem": int, "maxMem": int, "graphics": dict, "disks": dict, "nics": dict}
 
 
+def _detail_lines(name, vm):
+    """Yield what virt.vm_info alone shows, as far as it has the type that it should have."""
+    if not _DETAILS.issubset(vm):
+        return
+    uptime_s, created = vm["uptime_s"], vm["created"]
+    if _is_number(uptime_s):
+        yield f"Running for: {_duration(uptime_s)}"
+    if _is_number(created):
+        yield f"Age: {_duration(max(0, time.time() - created))}"
+    if isinstance(vm["machine"], str):
+        yield f"Machine type: {vm['machine']}"
+    yield f"Starts with its host: {'yes' if vm['autostart'] is True else 'no'}"
+    groups = [
+        *(f"{group} (together)" for group in _names(vm["affinity"])),
+        *(f"{group} (apart)" for group in _names(vm["anti_affinity"])),
+        *(["hold (stays on its host)"] if vm["hold"] is True else []),
+    ]
+    yield from _listed("Groups", groups)
+    yield from _listed("Snapshots", _names(vm["snapshots"]))
+    if _names(vm["pending"]):
+        yield from _listed("From the next start", _names(vm["pending"]))
+    yield f"Console: salt-run virt.console_log {name}"
+
+
+def _listed(label, names):
+    text = f"{label}: {', '.join(names) or 'none'}"
+    yield from _text.wrapped(text, next_indent="  ", width=_text.terminal_width() - 4)
+
+
+def _names(value):
+    return [str(name) for name in value] if isinstance(value, list) else []
+
+
+def _is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _duration(seconds):
+    _from, size, unit = next(row for row in _SPANS if seconds >= row[0])
+    return f"{seconds // size:.0f} {unit}"
+
+
 def _field(vm, key):
     # One line each, even if a host sends line breaks.
     return " ".join(f"{key}: {vm[key]}".split())
@@ -167,12 +205,12 @@ def _access_lines(vm):
     if isinstance(addresses, list):
         note = _text.address_source(vm) if addresses else ""
         text = f"Addresses: {', '.join(map(str, addresses)) or 'not known to its host'}{note}"
-        yield from _text.wrapped(text, next_indent="  ", width=_text.WIDTH - 4)
+        yield from _text.wrapped(text, next_indent="  ", width=_text.terminal_width() - 4)
     if login:
         # A command has a line of its own at any length, so that it can be copied.
         command, bracket, hint = str(login).partition(" (")
         yield f"Log in: {command}"
-        yield from _text.wrapped(f"{bracket}{hint}", "  ", width=_text.WIDTH - 4)
+        yield from _text.wrapped(f"{bracket}{hint}", "  ", width=_text.terminal_width() - 4)
 
 
 def _console(host, display):

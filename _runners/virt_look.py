@@ -13,10 +13,10 @@ names ``hyper_info`` and ``next_hyper`` stay.
 from saltvirt.cluster import progress
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.core.salt.lazyimport import lazy_imports
-from saltvirt.entry.runners import load_always, runner_function
+from saltvirt.entry.runners import Viewed, is_view_wanted, load_always, runner_function
 
 with lazy_imports():
-    from saltvirt.cluster.inventory import inventory, listing
+    from saltvirt.cluster.inventory import inventory, listing, vmtable
     from saltvirt.core import model, vmfilter
     from saltvirt.placement import choose
 
@@ -62,7 +62,7 @@ def query(
     fields
         The fields of each VM, such as ``state,mem``: keys of ``vm_info``. Defaults to all.
     sort
-        ``host`` (default), or ``memory``, ``cpu`` (free) or ``vms`` (their number), the most first.
+        ``host`` (default), or ``memory``, ``cpu`` (not used) or ``vms`` (how many), the most first.
     limit, offset
         This many hypervisors, after skipping so many; the rest is not queried. Default to all.
     stream
@@ -89,7 +89,7 @@ def query(
     return listing.query(_reading(quiet or line), look, line)
 
 
-@runner_function(streams=True)
+@runner_function(outputter="virt_table", streams=True)
 def list_(
     host=None,
     quiet=False,
@@ -103,50 +103,63 @@ def list_(
     stream=False,
 ):
     """
-    List the VMs of every hypervisor by their state.
+    List the VMs of every hypervisor.
 
     host, hyper
-        Only these hypervisors: ids and globs.
+        Only these hypervisors: ids and globs. If it matches no hypervisor, it is the ``name``.
     quiet
         Do not report unresponsive hypervisors. Defaults to False.
     name, state, tag
         Only such VMs, as in virt.query.
     sort
-        ``host`` (default) or ``vms``, the most first.
+        ``host`` or ``vms`` (their number, the most first) sorts hypervisors. In a terminal also
+        ``name``, ``state``, ``cpu``, ``memory``, ``disk`` or ``age`` of the VMs. Defaults to
+        ``host``, in a terminal to ``name``.
     limit, offset
         So many hypervisors, after so many. Defaults to all.
     stream
         Print each hypervisor as it answers, as in virt.query. Defaults to False.
 
-    Returns ``{host: {state: [name]}}``; with ``name``, ``state`` or ``tag`` only hosts that have
-    such VMs.
+    A terminal shows a table of VMs, with those of unresponsive hypervisors as last seen. Programs
+    and ``--out=json`` get ``{host: {state: [name]}}``; with ``name``, ``state`` or ``tag`` only
+    hosts that have such VMs.
 
     CLI Example:
 
     .. code-block:: bash
 
         salt-run virt.list
-        salt-run virt.list name='web*,db*' state=shutdown
+        salt-run virt.list 'web*' state=running sort=memory
+        salt-run virt.list name='web*,db*' state=shutdown --out=json
         salt-run virt.list stream=True
     """
-    vms = vmfilter.from_call(name, state, tag)
-    host_name = host or hyper
-    look = listing.from_call(host_name, vms, sort=sort, limit=limit, offset=offset, stream=stream)
     line = _lines(stream)
-    return listing.listed(_reading(quiet or line), look, line)
+    cloud, first = _reading(quiet or line), host or hyper
+    is_vm = vmtable.is_vm_name(cloud, first, name)
+    hosts, names = (None, first) if is_vm else (first, name)
+    vm_sort, host_sort = vmtable.split_sort(sort)
+    vms = vmfilter.from_call(names, state, tag)
+    look = listing.from_call(hosts, vms, sort=host_sort, limit=limit, offset=offset, stream=stream)
+    if line is None and is_view_wanted(__opts__, __jid_event__):
+        answer, view = vmtable.show(cloud, look, vm_sort)
+    else:
+        answer, view = listing.listed(cloud, look, line), None
+    if is_vm and line is None:
+        vmtable.refuse_unknown(first, answer)
+    return Viewed(answer=answer, view=view)
 
 
 @runner_function(outputter="virt_hosts", streams=True)
 def host_info(host=None, fields=None, sort=None, limit=None, offset=0, quiet=False, stream=False):
     """
-    Show the resources of every hypervisor, and the committed part.
+    Show the resources of every hypervisor, and what is promised to VMs.
 
     host
         Only these hypervisors: ids and globs.
     fields
         The fields of each host, such as ``cpu,memory``. Defaults to all.
     sort
-        ``host`` (default), or ``memory``, ``cpu``, ``disk`` (the uncommitted part) or ``vms``, the
+        ``host`` (default), or ``memory``, ``cpu``, ``disk`` (free to promise) or ``vms``, the
         most first.
     limit, offset
         So many hypervisors, after so many. Defaults to all.

@@ -173,7 +173,7 @@ class Cloud:
         out = {"keys": self.accepted()}
         kept = self.notes.rglob("*") if self.notes.exists() else ()
         # These are of the hosts.
-        others = ("hints.json", "silent.json")
+        others = ("hints.json", "listed.json", "silent.json")
         out["orders"] = sorted(p.name for p in kept if p.is_file() and p.name not in others)
         for host in self.hosts:
             folder = self.folder(host)

@@ -230,6 +230,7 @@ NOTES = st.builds(
     anti_affinity=some(TEXT),
     made=maybe(some(TEXT)),
     made_variables=st.booleans(),
+    created=st.none() | st.integers(0, 10**11 - 1),
 )
 DOMAINS = st.builds(
     domain.Domain,

@@ -66,6 +66,11 @@ def format_s(seconds: float) -> str:
     return f"{seconds // size:.0f} {unit}"
 
 
+def format_age(seconds: float | None) -> str | None:
+    """Return an age for a table: ``40 s``, ``3 min``, ``2 h``, ``5 d``; None if unknown."""
+    return None if seconds is None else format_s(max(0.0, seconds)).replace("days", "d")
+
+
 class Pace:
     """How many of a number of things are done, and how long the rest will take at that pace."""
 

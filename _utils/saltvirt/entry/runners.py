@@ -1,6 +1,10 @@
 """
 Run runner functions, and print their answers where an operator waits for them.
 
+An answer and its view are apart. The answer is the data that programs get: it stays as it is from
+release to release, and where Salt 3006 had one, in its shape. The view is what a person sees of it
+in a terminal: a table or sentences, see :mod:`saltvirt.entry.views`.
+
 Every caller gets plain data; a failure is ``{"error": one line, ..., "retcode": 1}``. Salt's
 ``{"outputter", "data"}`` would reach all callers as it is, and Salt takes such an answer for a
 state's, and so for a failure. So the outputter is chosen only where Salt prints to a terminal.
@@ -13,6 +17,7 @@ import logging
 import re
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import salt.output
@@ -29,6 +34,7 @@ from saltvirt.core.salt.lazyimport import lazy_imports
 # Only masters with cells need these.
 with lazy_imports():
     from saltvirt.cells import cellside, routes, run
+    from saltvirt.entry import views
 
 log = logging.getLogger(__name__)
 # Allowed on a master of any release: one names its release, the other shuts a host out.
@@ -39,6 +45,25 @@ _FAILED_JOB = "saltvirt_failed_job"
 _KEEP_LINES = ("virt_vms",)
 # Deeper than the texts in their answers.
 _TEXT_DEPTH = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewed:
+    """
+    What a runner function returns if its view needs more data than its answer has.
+
+    view
+        Data of a view, see :mod:`saltvirt.entry.views`, made only if :func:`is_view_wanted`; None
+        for no view.
+    """
+
+    answer: Any
+    view: Mapping[str, Any] | None
+
+
+def is_view_wanted(opts: Mapping[str, Any], job: Any) -> bool:
+    """Return whether a person will see the answer: Salt prints it, without ``--out``."""
+    return bool(job and job.print_func) and not opts.get("output")
 
 
 def load_always() -> bool:
@@ -53,8 +78,8 @@ def runner_function(
     Let a runner function return plain data that salt-run shows as a table, and fail with one line.
 
     outputter
-        Our outputter for the answer; ``--out`` overrules it. Defaults to Salt's own choice, and
-        ``virt_plan`` for a failure.
+        Our outputter for the answer; ``--out`` overrules it. Defaults to the function's view, else
+        to ``virt_done``, and to ``virt_plan`` for a failure.
     streams
         With ``stream=True`` the function prints lines of JSON itself, where these are wanted: Salt
         prints no answer after them, and a failure is such a line, too. Defaults to False.
@@ -86,7 +111,8 @@ def runner_function(
                 undo.on_signals(),
                 masteruser.as_master_user(module["__opts__"]),
             ):
-                data = _sendable(_dispatch(function, job, bound, cell), job)
+                data, view = _split(_dispatch(function, job, bound, cell))
+                data = _sendable(data, job)
         except VirtError as error:
             failure = {"error": str(error), **getattr(error, "table", {})}
         except OSError as error:
@@ -94,14 +120,16 @@ def runner_function(
         except (KeyboardInterrupt, SystemExit):
             failure = {"error": "interrupted; unfinished steps were undone or completed"}
         else:
-            _print_by(job, data, outputter, line and _nothing, module["__opts__"])
+            show = functools.partial(_find_view, function, bound.arguments, outputter, data, view)
+            _print_by(job, data, show, line and _nothing, module["__opts__"])
             eventbus.cut_large_answer(job, data, module["__opts__"])
             return data
         _note_failure(module["__context__"], job)
         # salt-run exits with this code.
         data = _sendable({**failure, "retcode": 1}, job)
         instead = line and functools.partial(line, data)
-        _print_by(job, data, outputter or "virt_plan", instead, module["__opts__"])
+        shown = outputter or "virt_plan", data
+        _print_by(job, data, lambda: shown, instead, module["__opts__"])
         if job and job.print_func and _is_gone(job, module["__opts__"]):
             # Salt fails at notifying the master first, and then shows nothing.
             job.print_func("ret", {"return": data})
@@ -111,6 +139,26 @@ def runner_function(
     # Salt must see a signature that takes anything, so that _bind reports wrong arguments.
     del out.__wrapped__
     return out
+
+
+def _split(result: Any) -> tuple[Any, Mapping[str, Any] | None]:
+    """Return a function's answer, and the view that it has made."""
+    return (result.answer, result.view) if isinstance(result, Viewed) else (result, None)
+
+
+def _find_view(
+    function: Any,
+    arguments: Mapping[str, Any],
+    outputter: str | None,
+    data: Any,
+    view: Mapping[str, Any] | None,
+) -> tuple[str, Any]:
+    """Return the outputter of a function's answer, and the data that it gets."""
+    if view is None:
+        view = views.find(_name(function), data, arguments)
+    if view is None:
+        return outputter or "virt_done", data
+    return "virt_table" if "rows" in view else "virt_done", view
 
 
 def _kept_for_above(function: Any, call: Callable[..., Any]) -> Any:
@@ -215,7 +263,7 @@ def _forget_failure(context: dict[str, Any], job: Any) -> None:
 def _print_by(
     job: Any,
     data: object,
-    outputter: str | None,
+    find_view: Callable[[], tuple[str, Any]],
     instead: Callable[[], None] | None = None,
     opts: Mapping[str, Any] | None = None,
 ) -> None:
@@ -224,6 +272,8 @@ def _print_by(
 
     job
         Salt's ``__jid_event__``; it prints where an operator waits for the job, as in salt-run.
+    find_view
+        Returns the outputter, and the data that it gets. With ``--out`` the answer itself is shown.
     instead
         Prints the answer. Defaults to Salt.
     opts
@@ -241,18 +291,16 @@ def _print_by(
         elif instead is not None:
             instead()
         elif (opts or {}).get("output") != "json" or not _show_json(data, opts or {}):
-            _show(shown, event, outputter, data)
+            outputter, shown_data = find_view()
+            _show(shown, event, outputter, data if (opts or {}).get("output") else shown_data)
 
     job.print_func = show
 
 
 def _show(
-    shown: Callable[..., None], event: Mapping[str, Any], outputter: str | None, data: object
+    shown: Callable[..., None], event: Mapping[str, Any], outputter: str, data: object
 ) -> None:
     event = {**event, "return": _visible(data, keeps_lines=outputter in _KEEP_LINES)}
-    if outputter is None:
-        shown("ret", event)
-        return
     try:
         shown("ret", {**event, "outputter": outputter})
     except ValueError:
@@ -301,7 +349,9 @@ def _dispatch(function: Any, job: Any, bound: inspect.BoundArguments, cell: Any)
 
     def run_here(local_call: Any) -> Any:
         values, kwargs = local_call.as_given()
-        return function(*values, **kwargs)
+        result = function(*values, **kwargs)
+        # The answers of cells are merged; a view of this master's hosts alone is not whole then.
+        return result if cell == registry.LOCAL else _split(result)[0]
 
     return run.command(opts, job, jid, cell_call, run_here)
 

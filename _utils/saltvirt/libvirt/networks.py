@@ -1,6 +1,6 @@
 """List, define, compare, start and remove libvirt's networks."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from ipaddress import ip_network
 from typing import Any
 
@@ -65,6 +65,22 @@ def _leases(network: Any) -> list[dict[str, Any]]:
     # Some drivers have no leases, such as libvirt's test driver.
     leases = value_or([], network.DHCPLeases, "NO_SUPPORT")
     return [{**lease, "type": _FAMILIES.get(lease["type"], "unknown")} for lease in leases]
+
+
+def read_leased_addresses(conn: Any, network_names: Collection[str]) -> dict[str, list[str]]:
+    """Return ``{MAC: addresses}`` of the leases of some networks, by one call for each network."""
+    if not network_names:
+        return {}
+    networks = [
+        network
+        for network in conn.listAllNetworks(libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE)
+        if network.name() in network_names
+    ]
+    out: dict[str, list[str]] = {}
+    for _name, leases in read_existing(networks, _leases, "NO_NETWORK"):
+        for lease in leases:
+            out.setdefault(str(lease.get("mac")), []).append(str(lease.get("ipaddr")))
+    return out
 
 
 def find_host_only_subnets(conn: Any, network_names: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from saltvirt.core.wire import said_with
 from saltvirt.placement.answers import Count, Words
 
 # The master itself sets these fields: an operator will type the login command.
@@ -61,6 +62,27 @@ class FoundVms:
     node_info: Node
     vm_info: dict[str, PartOfVm]
     names: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedVm:
+    """
+    A VM as a line of ``salt-run virt.list``.
+
+    mem_mib, disk_mib
+        The memory that it has, and the full size of its disks; None if unknown.
+    address
+        Its address by the leases of libvirt's networks.
+    created
+        When it was built, in seconds since 1970 by its host's clock.
+    """
+
+    state: Words
+    cpu: Count = 0
+    mem_mib: Count = 0
+    disk_mib: Count | None = said_with("disk_mib")
+    address: Words | None = said_with("address")
+    created: Count | None = said_with("created")
 
 
 def select_vms(answer: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

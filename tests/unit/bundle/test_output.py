@@ -81,8 +81,11 @@ def test_the_table_of_hosts():
 
     lines = outputter("virt_hosts")({**fleet, "failed": {"hyper9": "libvirt is down"}}).splitlines()
 
-    assert lines[2].split() == ["hyper1", "4/8", "2048/4096", "50000/100000", "2", "qemu", "up"]
-    assert lines[-1].split(None, 1) == ["hyper9", "libvirt is down"]
+    assert lines[1].split() == ["hyper1", "4/8", "2.0/4.0", "48.8/97.7", "2", "qemu", "up"]
+    assert lines[-2] == (
+        "CPUS, MEMORY and DISK (GiB): free to promise to VMs / all that may be promised"
+    )
+    assert lines[-1] == "hyper9: libvirt is down"
 
 
 def test_a_record_that_cannot_be_read_is_named_below_its_host():
@@ -92,7 +95,7 @@ def test_a_record_that_cannot_be_read_is_named_below_its_host():
 
     lines = outputter("virt_hosts")(fleet).splitlines()
 
-    assert f"{lines[3]} {lines[4].strip()}" == f"hyper1: {why}" and len(lines[3]) <= 78
+    assert f"{lines[5]} {lines[6].strip()}" == f"hyper1: {why}" and len(lines[5]) <= 78
 
 
 @pytest.mark.parametrize("name", ["virt_hosts", "virt_plan"])
@@ -161,7 +164,7 @@ def test_sizes_have_units_of_two(size, shown):
 def test_the_table_of_images_says_what_its_columns_are():
     last = outputter("virt_images")({"h": {}}).splitlines()[-1]
 
-    assert last.startswith("MiB of the file, DISK: MiB") and len(last) <= 80
+    assert last.startswith("FILE: what its file takes; DISK: what guests see") and len(last) <= 80
 
 
 def test_warnings_stand_below_a_deployment_and_below_its_error():
@@ -397,7 +400,7 @@ def test_some_fields_are_shown_by_their_names():
 
     assert lines[2:] == ["db", "Memory: 1.0 KiB", "State: run ning"]
     table = outputter("virt_hosts")({"hyper7": {"maintenance": False}})
-    assert table.splitlines()[2:] == ["hyper7", "  maintenance: False"]
+    assert table.splitlines() == ["hyper7", "  maintenance: no"]
 
 
 def test_hosts_are_shown_in_the_order_that_they_come_in():

@@ -17,3 +17,30 @@ def test_some_fields_have_the_labels_and_units_of_a_whole_vm():
     assert "Size: 2.0 GiB" in lines and lines[-1] == "loader: None"
     whole = outputter("virt_query")(CLOUD)
     assert "Memory: 512.0 MiB" in whole and "Most memory" not in whole
+
+
+def test_one_vm_is_shown_with_what_one_looks_for():
+    vm = {
+        **VM,
+        **{"autostart": True, "machine": "pc-q35-7.2", "snapshots": ["a", "b"], "hold": True},
+        **{"affinity": ["shop"], "anti_affinity": ["db"], "created": None, "uptime_s": 7200},
+        **{"pending": ["4 CPUs", "2048 MiB of memory"], "uuid": "x"},
+    }
+
+    lines = [line.strip() for line in outputter("virt_query")({"h": {"web1": vm}}).splitlines()]
+
+    assert lines[-7:] == [
+        "Running for: 2 h",
+        "Machine type: pc-q35-7.2",
+        "Starts with its host: yes",
+        "Groups: shop (together), db (apart), hold (stays on its host)",
+        "Snapshots: a, b",
+        "From the next start: 4 CPUs, 2048 MiB of memory",
+        "Console: salt-run virt.console_log web1",
+    ]
+
+
+def test_a_host_says_what_its_running_vms_use():
+    first = outputter("virt_query")(CLOUD).splitlines()[1]
+
+    assert first == "  CPUs: 4 (2 used by running VMs)  Memory: 8.0 GiB (256.0 MiB used)"

@@ -25,4 +25,5 @@ def test_a_host_that_does_not_say_why_is_in_the_table():
 
     shown = outputter("virt_hosts")({"h1": {**HOST, "domain_types": kinds}, "failed": {"h2": None}})
 
-    assert [line.split()[0] for line in shown.splitlines()[2:]] == ["h1", "h1:", "h2"]
+    first_words = [line.split()[0] for line in shown.splitlines()]
+    assert first_words == ["HYPERVISOR", "h1", "CPUS,", "h1:", "h2:"]

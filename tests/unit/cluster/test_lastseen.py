@@ -3,15 +3,17 @@
 import json
 import threading
 import time
+from pathlib import Path
 
 import pytest
-from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.cluster.inventory import inventory, lastlisted, lastseen
 from saltvirt.cluster.inventory.lastseen import ReportedNames
 from saltvirt.cluster.inventory.locate import locate
 from saltvirt.cluster.inventory.presence import VmPresence, find_hosts
 from saltvirt.cluster.inventory.whereabouts import Purpose
 from saltvirt.core.errors import NameTaken, NoSuchVm
 from saltvirt.core.salt import compat
+from saltvirt.placement.shownvms import ListedVm
 
 HERE = {"hyper1": ["db", "web"], "hyper2": ["mail"]}
 
@@ -243,3 +245,27 @@ def test_a_host_is_told_who_may_have_the_disks_of_a_vm(cloud, force, unasked):
     said = {"unasked": unasked, "others": ["web_a"], "images": {}}
     assert report == {**said, "uuid": report["uuid"]}
     assert host == "hyper1"
+
+
+def test_rows_of_a_host_that_nobody_knows_any_more_are_forgotten(opts):
+    rows = {host: {"web1": ListedVm(state="running", mem_mib=512)} for host in ("hyper1", "hyper2")}
+    lastlisted.remember(opts, rows)
+
+    lastseen.drop_unknown_hosts(opts, lambda host: host == "hyper2")
+
+    assert lastlisted.read(opts, ["hyper1", "hyper2"]) == {"hyper2": rows["hyper2"]}
+
+
+def test_a_host_without_vms_any_more_has_no_rows(opts):
+    lastlisted.remember(opts, {"hyper1": {"web1": ListedVm(state="running")}})
+    lastlisted.remember(opts, {"hyper1": {}})
+
+    assert lastlisted.read(opts, ["hyper1"]) == {}
+    assert lastlisted.read(opts, []) == {}
+
+
+def test_rows_that_cannot_be_read_count_as_none(opts):
+    lastlisted.remember(opts, {"hyper1": {"web1": ListedVm(state="running")}})
+    (Path(opts["cachedir"]) / "salt-virt" / "listed.json").write_text('{"version": 1, "hosts": 7}')
+
+    assert lastlisted.read(opts, ["hyper1"]) == {}

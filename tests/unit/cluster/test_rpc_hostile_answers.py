@@ -140,7 +140,7 @@ HARMLESS = {
     "virt.vm_info",
     "virt.console_log",
 }
-SURVEYS = {"query": "full_info", "host_info": "host_info", "images": "images", "list_": "vm_state"}
+SURVEYS = {"query": "full_info", "host_info": "host_info", "images": "images", "list_": "vm_rows"}
 NASTY = [
     None,
     True,

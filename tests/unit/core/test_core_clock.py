@@ -7,7 +7,7 @@ import saltvirt
 import trees
 
 HOME = Path(saltvirt.__file__).parent
-# Who reads it, and what for: to be shown, ages of lost parts of
+# Who reads it, and what for: to be shown (also when a VM was built), ages of lost parts of
 # downloads and of loose files, how long a URL or a certificate is good for, how far clocks are
 # apart, since when a host is silent, how many days the trash has kept something, whether an event
 # was fired before nobody waited any more, which answers a master above no longer asks for.
@@ -20,6 +20,9 @@ READERS = {
     "cells/cellside.py",
     "cluster/inventory/inventory.py",
     "cluster/inventory/listing.py",
+    "cluster/inventory/vmtable.py",
+    "vm/create/host/apply.py",
+    "vm/show/host/details.py",
     "cluster/rpc/minions.py",
     "cluster/rpc/waits.py",
     "checks/master/asking.py",

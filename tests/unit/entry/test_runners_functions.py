@@ -67,6 +67,20 @@ def emptied(host=None, *entries):
     return {host: list(entries)}
 
 
+@runners.runner_function(outputter="virt_table")
+def viewed():
+    """Stand for a runner function whose view has more than its answer."""
+    if not runners.is_view_wanted(__opts__, runners._job()):
+        return runners.Viewed(answer={"a": 1}, view=None)
+    return runners.Viewed(answer={"a": 1}, view={"titles": ["NAME"], "rows": [["a"]], "said": []})
+
+
+@runners.runner_function
+def next_host():
+    """Stand for a function whose view is made of its answer."""
+    return "hyper1"
+
+
 @runners.runner_function
 def audit():
     """Stand for the function that says what falls short of a master."""
@@ -215,7 +229,8 @@ def test_an_answer_that_its_table_cannot_show_is_printed_as_salt_would(monkeypat
     monkeypatch.setattr(runners, "__jid_event__", NamespacedEvent(Bus(), "a", print_func=show))
 
     ended = {"fun": "runner.virt.query", "return": command("a")}
-    runners._print_by(runners._job(), ended["return"], "virt_plan")
+    shown = "virt_plan", ended["return"]
+    runners._print_by(runners._job(), ended["return"], lambda: shown)
     runners._job().print_func("ret", ended)
 
     assert printed == [("ret", ended)]
@@ -370,3 +385,54 @@ def test_the_progress_of_a_job_whose_bus_is_gone_disturbs_nothing(monkeypatch):
         progress.callback({}, runners._job(), "vm")("Waiting")
     assert runners._job() is None
     assert command("a") == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("function", "answer", "outputter", "shown"),
+    [
+        (viewed, {"a": 1}, "virt_table", {"titles": ["NAME"], "rows": [["a"]], "said": []}),
+        (next_host, "hyper1", "virt_done", {"said": ["hyper1"]}),
+        (lambda: command("a"), {"a": 1}, "virt_done", {"a": 1}),
+    ],
+)
+def test_a_person_sees_a_view_and_programs_get_the_answer(
+    monkeypatch, function, answer, outputter, shown
+):
+    assert function() == answer
+    printed = []
+    ours = job("20261124202137000000", printed)
+    monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(ours))
+
+    returned = function()
+    ours.print_func("ret", {"return": returned})
+
+    assert returned == answer
+    assert printed == [("ret", {"return": shown, "outputter": outputter})]
+
+
+def test_with_an_outputter_of_the_callers_the_answer_itself_is_shown(monkeypatch):
+    printed = []
+    ours = job("20261124202137000000", printed)
+    monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(ours))
+    monkeypatch.setitem(__opts__, "output", "yaml")
+
+    ours_answer = viewed()
+    ours.print_func("ret", {"return": ours_answer})
+
+    assert [event["return"] for _suffix, event in printed] == [{"a": 1}]
+
+
+def test_a_cells_part_of_an_answer_has_no_view(monkeypatch, tmp_path):
+    monkeypatch.setattr(run, "command", lambda _opts, _job, _jid, call, own: own(call))
+    monkeypatch.setitem(__opts__, "virt", {"cells": {"west": {}}})
+    monkeypatch.setitem(__opts__, "cachedir", str(tmp_path))
+    monkeypatch.setattr(runners, "_is_of_cloud", lambda _function: True)
+    printed = []
+    ours = job("20261124202137000000", printed)
+    monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(ours))
+
+    for cell in ({}, {"cell": "local"}):
+        answer = viewed(**cell)
+        ours.print_func("ret", {"return": answer})
+
+    assert [event["return"].get("titles") for _suffix, event in printed] == [None, ["NAME"]]

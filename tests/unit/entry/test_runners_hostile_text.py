@@ -143,6 +143,12 @@ TABLES = {
             "ready": HOSTILE,
         }
     ],
+    "virt_done": [
+        {"said": [HOSTILE]},
+        {HOSTILE: {HOSTILE: [HOSTILE]}},
+        {"error": HOSTILE, "candidates": {HOSTILE: CANDIDATE}, "failed": {HOSTILE: HOSTILE}},
+        HOSTILE,
+    ],
     "virt_hosts": [
         {HOSTILE: INFO, "failed": {HOSTILE: HOSTILE}, "duplicates": {HOSTILE: [HOSTILE]}},
         {"hyper1": {HOSTILE: HOSTILE}, "unreachable": [HOSTILE]},
@@ -181,6 +187,16 @@ TABLES = {
         {HOSTILE: {"freecpu": 1, "freemem": 1.0, "node_info": NODE, "vm_info": {HOSTILE: VM}}},
         {HOSTILE: {HOSTILE: {"state": HOSTILE, HOSTILE: HOSTILE}}, "failed": {HOSTILE: HOSTILE}},
         {"error": HOSTILE},
+    ],
+    "virt_table": [
+        {
+            "titles": [HOSTILE, HOSTILE],
+            "rows": [[HOSTILE, 2**31]],
+            "sizes": [HOSTILE],
+            "said": [HOSTILE],
+        },
+        {"error": HOSTILE, "last_seen": {HOSTILE: [HOSTILE]}, "duplicates": {HOSTILE: [HOSTILE]}},
+        {HOSTILE: {HOSTILE: [HOSTILE]}, "unreachable": [HOSTILE]},
     ],
     "virt_text": [HOSTILE],
     "virt_vms": [

@@ -120,7 +120,7 @@ def survey(
     replies = minions.ask(cloud, target_ids, fun, arg, kwarg, timeout_s=timeout_s, wait=wait)
     result = surveys.from_replies(fun, replies)
     _report_unresponsive(cloud, target_ids, result.unreachable)
-    reported_names = extract_names(fun, arg, result.answers)
+    reported_names = extract_names(fun, arg, result.answers, kwarg)
     if reported_names is not None:
         refresh_hints(cloud, reported_names)
     return result
@@ -151,7 +151,10 @@ def refresh_hints(cloud: Cloud, report: lastseen.ReportedNames) -> None:
 
 
 def extract_names(
-    fun: str, arg: Sequence[Any], answers: dict[str, Any]
+    fun: str,
+    arg: Sequence[Any],
+    answers: dict[str, Any],
+    kwarg: Mapping[str, Any] | None = None,
 ) -> lastseen.ReportedNames | None:
     """Return the names in the answers to a question; None if it is not about names."""
     if fun == "virt.host_info":
@@ -166,7 +169,8 @@ def extract_names(
         return lastseen.ReportedNames(
             names_by_host={host: info.names for host, info in answers.items()}
         )
-    if fun == "virt.vm_state":
+    # Of virt.vm_rows with a filter an answer does not have all names of its host.
+    if fun == "virt.vm_state" or (fun == "virt.vm_rows" and not kwarg):
         return lastseen.ReportedNames(names_by_host=answers)
     if fun == "virt.presence":
         return lastseen.ReportedNames(
@@ -197,7 +201,7 @@ def overview(
     asked_hosts = hosts(cloud, host=host) if targets is None else targets
     asking_cloud = cloud if on_reply is None else replace(cloud, on_reply=on_reply)
     result = survey(asking_cloud, asked_hosts, fun, kwarg=kwarg)
-    reported_names = extract_names(fun, (), result.answers)
+    reported_names = extract_names(fun, (), result.answers, kwarg)
     names_by_host = reported_names.names_by_host if reported_names else {}
     hints_by_host = lastseen.read_all(cloud.opts)
     last_seen = {

@@ -3,7 +3,8 @@ Hints: the hosts on which each VM was last seen.
 
 Hints are no inventory: a command that needs a VM's host asks the hosts. A hint only shows that an
 unresponsive host had a VM, so that the VM's name stays taken. One file has all hints. Every survey
-of names refreshes the file, and writes it only after a change.
+of names refreshes the file, and writes it only after a change. What a list shows of these VMs is in
+:mod:`saltvirt.cluster.inventory.lastlisted`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from saltvirt.cluster.inventory import lastlisted
 from saltvirt.cluster.inventory.presence import VmPresence
 from saltvirt.core.arguments import MAX_NAME
 from saltvirt.core.jsonfile import JsonFile
@@ -97,7 +99,8 @@ def record_removal(opts: Mapping[str, Any], name: str) -> None:
 
 
 def drop_unknown_hosts(opts: Mapping[str, Any], is_host: Callable[[str], bool]) -> None:
-    """Drop the hints of hosts that this master does not know any more."""
+    """Drop the hints and rows of hosts that this master does not know any more."""
+    lastlisted.drop_unknown_hosts(opts, is_host)
     _file(opts).change(
         lambda names_by_host: {
             host: names_by_host[host] for host in names_by_host if is_host(host)

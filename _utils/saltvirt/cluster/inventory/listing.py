@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.inventory import inventory, lastlisted
+from saltvirt.cluster.inventory.lastlisted import RowsByName
 from saltvirt.cluster.membership import is_glob
 from saltvirt.cluster.rpc import waits
 from saltvirt.cluster.rpc.replies import Reply
@@ -16,11 +17,13 @@ from saltvirt.core.errors import BadArgument
 from saltvirt.core.vmfilter import VmFilter
 from saltvirt.placement import fit, shownvms
 from saltvirt.placement.answers import HostInfo
-from saltvirt.placement.shownvms import FoundVms
+from saltvirt.placement.shownvms import FoundVms, ListedVm
 
 _T = TypeVar("_T")
 _SortKeys = Mapping[str, Callable[[Any], float]]
 Line = Callable[[Mapping[str, Any]], None]
+# What stands beside the hosts in an answer.
+_BESIDE = ("unreachable", "failed", "duplicates", "last_seen")
 # Fields of every ``virt.host_info``; ``moving`` is there only in the survey for a move.
 HOST_FIELDS = tuple(sorted({host_field.name for host_field in fields(HostInfo)} - {"moving"}))
 # Sorted in descending order.
@@ -78,6 +81,9 @@ class _View:
         Selects from a decoded answer; None hides the host.
     render
         Renders the result of ``select`` for users; receives the raw answer, too.
+    older
+        The function that hosts of a release without ``fun`` run, and what makes an answer of
+        ``fun`` of theirs; None if there is none.
     """
 
     fun: str
@@ -85,6 +91,7 @@ class _View:
     kwarg: Mapping[str, Any] = field(default_factory=dict)
     select: Callable[[Any], Any] = lambda info: info
     render: Callable[[Any, Any], Any] = lambda _info, raw_answer: raw_answer
+    older: tuple[str, Callable[[Any], Any]] | None = None
 
 
 def from_call(
@@ -177,6 +184,42 @@ def listed(cloud: Cloud, look: Look, line: Line | None = None) -> dict[str, Any]
     return _show(cloud, look, view, line)
 
 
+def listed_rows(cloud: Cloud, look: Look) -> tuple[dict[str, Any], dict[str, RowsByName]]:
+    """
+    Return the answer of :func:`listed`, and ``{host: {name: ListedVm}}`` of the same VMs.
+
+    A host of a release without ``virt.vm_rows`` is asked for the states of its VMs.
+    """
+    rows_by_host: dict[str, RowsByName] = {}
+    filter_arguments = {k: v for k, v in look.vms.plain().items() if k != "fields"}
+
+    def select(info: RowsByName) -> RowsByName | None:
+        rows = {name: row for name, row in info.items() if untagged.takes(name, row.state)}
+        return rows if rows or not look.vms.is_narrow else None
+
+    untagged = VmFilter(name=look.vms.name, state=look.vms.state)
+    view = _View(
+        fun="virt.vm_rows",
+        kwarg=filter_arguments,
+        sort_keys=_LIST_SORT_KEYS,
+        select=select,
+        render=lambda rows, _answer: rows,
+        older=None if look.vms.tag else ("virt.vm_state", _rows_of_states),
+    )
+    shown = _show(cloud, look, view, None)
+    for host in [host for host in shown if host not in _BESIDE]:
+        rows_by_host[host] = shown[host]
+        shown[host] = _by_state({name: row.state for name, row in shown[host].items()})
+    if not look.vms.is_narrow:
+        # Rows of a host of an older release have no sizes, but are all that is known.
+        lastlisted.remember(cloud.opts, rows_by_host)
+    return shown, rows_by_host
+
+
+def _rows_of_states(states: Mapping[str, str]) -> RowsByName:
+    return {name: ListedVm(state=state) for name, state in states.items()}
+
+
 def _states(info: Any) -> dict[str, str]:
     if isinstance(info, FoundVms):
         return {name: vm.state for name, vm in info.vm_info.items()}
@@ -262,7 +305,7 @@ def _survey(
     """Ask the hosts that may be shown; raise MasterError if none answers."""
     if look.sort not in ("host", *view.sort_keys):
         raise BadArgument("sort", f"{look.sort!r}; one of {', '.join(('host', *view.sort_keys))}")
-    targets = _hosts(cloud, look)
+    targets = select_hosts(cloud, look)
     # Sorted by id, without a filter, the page is known before any host is asked.
     if look.sort == "host" and not look.vms.is_narrow:
         targets = look.page(targets)
@@ -271,9 +314,27 @@ def _survey(
     survey = inventory.overview(
         cloud, view.fun, targets=targets, kwarg=dict(view.kwarg), on_reply=on_reply
     )
+    if view.older is not None:
+        survey = _ask_older_hosts(cloud, view.fun, *view.older, survey)
     if not survey.answers:
         raise survey.silence()
     return replace(survey, last_seen=_last_seen(cloud, look, survey))
+
+
+def _ask_older_hosts(
+    cloud: Cloud, fun: str, older_fun: str, adapt: Callable[[Any], Any], survey: inventory.Survey
+) -> inventory.Survey:
+    """Ask hosts without the function for another; return the survey with their answers."""
+    older_hosts = [host for host, reason in survey.failed.items() if fun in str(reason)]
+    if not older_hosts:
+        return survey
+    second = inventory.survey(cloud, older_hosts, older_fun)
+    adapted = replace(
+        second, answers={host: adapt(states) for host, states in second.answers.items()}
+    )
+    joined = inventory.join_surveys(survey, adapted)
+    failed = {host: why for host, why in joined.failed.items() if host not in adapted.answers}
+    return replace(joined, failed=failed, last_seen=survey.last_seen)
 
 
 def _last_seen(cloud: Cloud, look: Look, survey: inventory.Survey) -> dict[str, list[str]]:
@@ -288,7 +349,8 @@ def _last_seen(cloud: Cloud, look: Look, survey: inventory.Survey) -> dict[str, 
     return {host: names for host, names in matching_names.items() if names}
 
 
-def _hosts(cloud: Cloud, look: Look) -> list[str]:
+def select_hosts(cloud: Cloud, look: Look) -> list[str]:
+    """Return the hypervisors that a look means; raise BadArgument if it names none."""
     all_hosts = inventory.all_hosts(cloud)
     if not look.hosts:
         return all_hosts

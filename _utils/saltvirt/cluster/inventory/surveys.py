@@ -18,7 +18,7 @@ from saltvirt.placement.answers import (
     Presence,
 )
 from saltvirt.placement.brief import Brief
-from saltvirt.placement.shownvms import FoundVms, FullInfo
+from saltvirt.placement.shownvms import FoundVms, FullInfo, ListedVm
 
 # Checked in full here, and nowhere else: what placement decides by, and what says whether a host
 # has a VM, or takes it.
@@ -28,6 +28,7 @@ _SHAPES: Mapping[str, object] = {
     "virt.full_info": FullInfo,
     "virt.vms": FoundVms,
     "virt.vm_state": dict[str, str],
+    "virt.vm_rows": dict[str, ListedVm],
     "virt.images": dict[str, CachedImage],
     "virt.migration_info": dict[str, MigrationInfo],
     "virt.load": Load,

@@ -46,8 +46,8 @@ MODULES: Mapping[str, Functions] = {
         changes="init purge start stop shutdown reboot reset pause resume ctrl_alt_del maintenance"
     ),
     "virt_answers": Functions(
-        looks="presence shared_files file_users host_info placement_facts vms full_info vm_state "
-        "migration_info",
+        looks="presence shared_files file_users host_info placement_facts vms vm_rows full_info "
+        "vm_state migration_info",
         changes="signed refuse_order",
     ),
     "virt_answers_moves": Functions(

@@ -50,6 +50,7 @@ MODULES = (
     "saltvirt.storage.fileusers",
     "saltvirt.vm.purge.host.purge",
     "saltvirt.vm.show.host.inspect",
+    "saltvirt.vm.show.host.listing",
     "saltvirt.vm.show.host.offering",
 )
 # Not preloaded: each job imports the version that is installed then, when it first uses them.

@@ -124,6 +124,12 @@ def most_kib(root: ET.Element) -> int:
     return 0 if element is None else fields.KIB.load(element) or 0
 
 
+def current_kib(root: ET.Element) -> int:
+    """Return the memory that a domain has, as its balloon leaves it."""
+    element = root.find("currentMemory")
+    return (0 if element is None else fields.KIB.load(element) or 0) or most_kib(root)
+
+
 def apply_changes(current: Memory, changes: int | Mapping[str, Any]) -> Memory:
     """
     Return the memory of a domain with the changes of a call.

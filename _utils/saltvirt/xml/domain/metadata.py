@@ -13,6 +13,14 @@ _MIB = fields.Codec(
 )
 
 
+_SECONDS = fields.Codec(
+    lambda text: int(text)
+    if text and text.isascii() and text.isdigit() and len(text) < 12
+    else None,
+    str,
+)
+
+
 def _read_made(notes: ET.Element) -> tuple[str, ...] | None:
     if notes.get("made") is None:
         return None
@@ -33,9 +41,9 @@ class Notes:
     ``disk_mib`` is the disk space promised to it, ``seed`` the seed's file, ``stay`` whether it
     stays when load is evened out, ``cpu_qemu`` the QEMU that gave the running guest its CPU,
     ``moved_to`` the host that has the VM while only its definition was kept here, ``ssh_user`` the
-    guest's user for logins by SSH. ``made`` has the files, and volumes as ``POOL/VOLUME``, that the
-    VM's build made, None if that is unknown; ``made_variables`` tells whether the build made the
-    firmware's variables.
+    guest's user for logins by SSH, ``created`` when it was built, in seconds since 1970. ``made``
+    has the files, and volumes as ``POOL/VOLUME``, that the VM's build made, None if that is
+    unknown; ``made_variables`` tells whether the build made the firmware's variables.
     """
 
     disk_mib: int = fields.attribute("@disk_mib", _MIB, missing=0, default=0)
@@ -44,6 +52,7 @@ class Notes:
     cpu_qemu: str | None = fields.attribute("@cpu_qemu", default=None)
     moved_to: str | None = fields.attribute("@moved_to", default=None)
     ssh_user: str | None = fields.attribute("@ssh_user", default=None)
+    created: int | None = fields.attribute("@created", _SECONDS, default=None)
     affinity: tuple[str, ...] = fields.values(f"{_OURS}affinity", fields.TEXT, default=())
     anti_affinity: tuple[str, ...] = fields.values(f"{_OURS}anti_affinity", fields.TEXT, default=())
     made: tuple[str, ...] | None = fields.value(
@@ -103,6 +112,13 @@ def build_with_note(text: str, key: str, value: str | None) -> ET.Element:
     if value is not None:
         element.set(key, value)
     return element
+
+
+def note_creation(root: ET.Element, epoch_s: int) -> None:
+    """Set when a domain was built; do nothing in a domain without our notes."""
+    vm_element = root.find(f"metadata/{_OURS}vm")
+    if vm_element is not None:
+        vm_element.set("created", str(epoch_s))
 
 
 def promise_more(root: ET.Element, disk_mib: int) -> None:

@@ -75,6 +75,13 @@ def most(root: ET.Element) -> int:
     return int(text) if text.isdecimal() else 1
 
 
+def current(root: ET.Element) -> int:
+    """Return the number of virtual CPUs that a domain has now, or has after its start."""
+    element = root.find("vcpu")
+    text = "" if element is None else element.get("current", "")
+    return int(text) if text.isdecimal() else most(root)
+
+
 def apply_changes(current: Vcpus, changes: int | Mapping[str, Any]) -> Vcpus:
     """
     Return the virtual CPUs of a domain with the changes of a call.

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
@@ -26,7 +27,8 @@ from saltvirt.vm.create.host.buildplan import Plan
 from saltvirt.vm.create.host.plandisks import DiskFile, DiskVolume, ExistingFile
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.recovery.host import unfinished
-from saltvirt.xml import parse
+from saltvirt.xml import parse, to_text
+from saltvirt.xml.domain import metadata
 from saltvirt.xml.edit import readdomain
 
 log = logging.getLogger(__name__)
@@ -326,8 +328,15 @@ def settle(paths: list[str]) -> None:
         raise StorageError(f"cannot write {exc.filename or paths}: {exc.strerror}") from exc
 
 
+def _note_creation(xml: str) -> str:
+    """Return a definition with the time at which its VM is built, for its age."""
+    root = readdomain.domain(xml)
+    metadata.note_creation(root, int(time.time()))
+    return to_text(root)
+
+
 def _define(conn: Any, settings: HostSettings, plan: Plan) -> None:
-    xml = plan.xml()
+    xml = _note_creation(plan.xml())
     existing.adopt(conn, lifecycle.define(conn, xml))
     for path in readdomain.boot_files(parse(xml)):
         removal.refuse_removed(settings, path)

@@ -17,7 +17,7 @@ from saltvirt.libvirt import networks
 from saltvirt.libvirt.domains import guestanswers, query
 from saltvirt.libvirt.domains.guestanswers import CommandResult
 from saltvirt.network.bridge import links
-from saltvirt.vm.show.host import inspect, showndisks
+from saltvirt.vm.show.host import details, inspect, showndisks
 from saltvirt.vm.spec import console_log
 from saltvirt.xml.edit import readdomain
 
@@ -133,14 +133,18 @@ log = logging.getLogger(__name__)
 
 def describe_vm(conn: Any, name: str, host: str) -> dict[str, dict[str, Any]]:
     """
-    Return a VM as :func:`saltvirt.vm.show.host.inspect.vm_info` does, with its addresses and login.
+    Return a VM as :func:`saltvirt.vm.show.host.inspect.vm_info` does, with details, and its login.
 
     host
         This host's minion id.
     """
     disks = showndisks.Disks(conn)
     return {
-        row["name"]: {**inspect.describe(row, disks), **_describe_access(conn, row, host)}
+        row["name"]: {
+            **inspect.describe(row, disks),
+            **details.describe(conn, row),
+            **_describe_access(conn, row, host),
+        }
         for row in inspect.rows(conn, name)
     }
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from saltvirt.cluster import minionkeys
+from saltvirt.cluster import minionaddresses, minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory.locate import locate
 from saltvirt.cluster.inventory.whereabouts import Purpose
@@ -43,7 +43,7 @@ def _complete_login(
     )
     if not addresses:
         # The VM itself reported these.
-        addresses, source = _grain_addresses(_read_grains(cloud, name)), "minion"
+        addresses, source = minionaddresses.from_grains(_read_grains(cloud, name)), "minion"
     user, behind_host = guestaccess.ssh_user(answer.get("ssh_user")), answer.get("behind_host")
     nets = behind_host if isinstance(behind_host, list) else []
     if has_minion and not addresses:
@@ -97,13 +97,6 @@ def _read_grains(cloud: Cloud, name: str) -> Mapping[str, Any]:
         return {}
     grains = compat.Grains(cloud.opts).of(name)
     return grains if isinstance(grains, dict) else {}
-
-
-def _grain_addresses(grains: Mapping[str, Any]) -> list[str]:
-    lists = [grains.get(key) for key in ("ipv4", "ipv6")]
-    return guestaccess.addresses(
-        address for values in lists if isinstance(values, list) for address in values
-    )
 
 
 def console(cloud: Cloud, host: str, name: str) -> dict[str, Any]:

@@ -1,0 +1,334 @@
+"""
+The views of answers: what a person sees in a terminal, as plain data.
+
+A view is ``{"said": [sentence]}``, or a table: ``{"titles": [...], "rows": [[...]], "sizes":
+[titles of columns with bytes], "said": [...]}``. The outputters ``virt_done`` and ``virt_table``
+show it: they know the terminal's width, and escape and wrap each text. A sentence that begins with
+spaces is indented. Each function of :data:`_VIEWS` gets the answer and the call's arguments, and
+reads nothing else. Runner functions that are not there have an outputter of their own, or are shown
+as plain lines.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+View = dict[str, Any]
+Arguments = Mapping[str, Any]
+_BESIDE = ("unreachable", "failed", "duplicates", "last_seen")
+_TOLD = "told"
+
+
+def find(name: str, answer: Any, arguments: Arguments) -> View | None:
+    """
+    Return the view of a runner function's answer; None if it has none.
+
+    An answer of another shape, such as one of a cell of another release, has none, too.
+    """
+    make = _VIEWS.get(name)
+    try:
+        return make(answer, arguments) if make is not None else None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None
+
+
+def said(sentences: Iterable[str]) -> View:
+    """Return a view of sentences."""
+    return {"said": list(sentences)}
+
+
+def table(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    sizes: Sequence[str] = (),
+    sentences: Iterable[str] = (),
+    empty: str = "",
+) -> View:
+    """
+    Return a view of a table with sentences below it.
+
+    sizes
+        The titles of columns with bytes.
+    empty
+        The sentence that is shown instead of a table without rows.
+    """
+    row_lists = [list(row) for row in rows]
+    lines = [*([empty] if empty and not row_lists else []), *sentences]
+    return {"titles": list(titles), "rows": row_lists, "sizes": list(sizes), "said": lines}
+
+
+def hosts_beside(answer: Mapping[str, Any]) -> list[str]:
+    """Return the sentences about hosts without an answer, and about VMs that several hosts have."""
+    lines = [f"{host}: does not answer" for host in answer.get("unreachable", ())]
+    lines += [f"{host}: {reason}" for host, reason in sorted(answer.get("failed", {}).items())]
+    for name, hosts in sorted(answer.get("duplicates", {}).items()):
+        lines.append(f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts")
+    return lines
+
+
+def _of_hosts(answer: Mapping[str, Any]) -> dict[str, Any]:
+    return {host: value for host, value in answer.items() if host not in _BESIDE}
+
+
+def _told_lines(answer: Mapping[str, Any]) -> list[str]:
+    """Return the sentences about what hosts have done with new lists and certificates."""
+    return [f"{host}: {outcome}" for host, outcome in sorted(answer.get(_TOLD, {}).items())]
+
+
+def _last_seen_lines(answer: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{host} had these VMs when it was last asked: {', '.join(names)}; no command of this "
+        "master reaches them any more"
+        for host, names in sorted(answer.get("last_seen", {}).items())
+    ]
+
+
+def _allow(answer: Any, arguments: Arguments) -> View:
+    if "allowed" in answer:
+        lines = [f"{host} is a hypervisor of this master now" for host in answer["allowed"]]
+        for host, serials in sorted(answer.get("revoked", {}).items()):
+            lines.append(f"{host}: {len(serials)} older certificates with its name were revoked")
+        return said([*lines, *_told_lines(answer)])
+    rows = [
+        (minion, "hypervisor", entry["by"], entry["fingerprint"])
+        for minion, entry in sorted(answer["hypervisors"].items())
+    ]
+    rows += [
+        (
+            minion,
+            "candidate",
+            entry["why"]
+            + (f"; but it is a VM on {', '.join(entry['vm_on'])}" if entry["vm_on"] else ""),
+            entry["fingerprint"],
+        )
+        for minion, entry in sorted(answer.get("candidates", {}).items())
+    ]
+    lines = [
+        f"{words}: {', '.join(answer[key])}"
+        for key, words in (
+            ("disallowed", "not allowed any more"),
+            ("without_key", "allowed, but without an accepted key"),
+            ("waiting", "keys that wait to be accepted (salt-key)"),
+            ("others", "other minions"),
+        )
+        if answer.get(key)
+    ]
+    if answer.get("more_others"):
+        lines.append(f"and {answer['more_others']} more minions")
+    if answer.get("allow_them"):
+        lines.append(f"to allow the candidates: {answer['allow_them']}")
+    titles = ("MINION", "WHAT", "WHY", "FINGERPRINT")
+    return table(titles, rows, sentences=lines, empty="there are no hypervisors yet")
+
+
+def _disallow(answer: Any, _arguments: Arguments) -> View:
+    lines = [f"{host} is no hypervisor of this master any more" for host in answer["disallowed"]]
+    if answer.get("revoked"):
+        lines.append(f"revoked: certificates {', '.join(map(str, answer['revoked']))}")
+    return said([*lines, *_told_lines(answer), *_last_seen_lines(answer)])
+
+
+def _list(answer: Any, _arguments: Arguments) -> View:
+    """Return the table of a list without further data, as of cells."""
+    rows = [
+        (name, host, state)
+        for host, states in _of_hosts(answer).items()
+        for state, names in states.items()
+        for name in names
+    ]
+    rows += [
+        (name, host, "last seen there")
+        for host, names in sorted(answer.get("last_seen", {}).items())
+        for name in names
+    ]
+    lines = hosts_beside(answer)
+    return table(("NAME", "HOST", "STATE"), sorted(rows), sentences=lines, empty="no VMs")
+
+
+def _find(answer: Any, _arguments: Arguments) -> View:
+    rows: list[list[Any]] = []
+    for name, found in sorted(answer.items()):
+        places = [[name, host, state] for host, state in sorted(found["hosts"].items())]
+        places += [[name, host, "a build or a leftover"] for host in found["traces"]]
+        places += [
+            [name, host, f"was there when it was last asked; {why}"]
+            for host, why in sorted(found["may_have"].items())
+        ]
+        rows += places or [[name, None, "no host has it"]]
+        orders = found["orders"] if "orders" in found else {"this master": found.get("order")}
+        rows += [
+            [name, None, f"a command of {master} is at work: {phase}"]
+            for master, phase in sorted(orders.items())
+            if phase
+        ]
+        rows += [[name, host, why] for host, why in sorted(found.get("failed", {}).items())]
+    return table(("NAME", "HOST", "STATE"), rows)
+
+
+def _trash(answer: Any, _arguments: Arguments) -> View:
+    rows, lines = [], hosts_beside(answer)
+    for host, entries in sorted(_of_hosts(answer).items()):
+        for number, entry in sorted(entries.items()):
+            files = [*entry["files"], *entry["volumes"]]
+            row = (entry["vm"], host, number, entry["bytes"], entry["since"], entry["until"])
+            rows.append((*row, "; ".join(files) or None))
+            lines += [f"{host}, {number}: {line}" for line in entry["away"] or ()]
+    if rows:
+        lines.append("to bring files back: salt-run virt.trash_restore HOST ENTRY")
+    titles = ("VM", "HOST", "ENTRY", "SIZE", "SINCE", "UNTIL", "FILES")
+    return table(titles, rows, ["SIZE"], lines, "the trash is empty")
+
+
+def _trash_restore(answer: Any, _arguments: Arguments) -> View:
+    lines = []
+    for host, back in _of_hosts(answer).items():
+        lines += [f"{host}: {path} is back" for path in back["files"]]
+        if back.get("definition"):
+            lines.append(
+                f"{host}: the VM is not defined; its definition is shown by --out=json, to be "
+                "defined by virt.define_xml_str"
+            )
+    return said(lines)
+
+
+def _trash_empty(answer: Any, _arguments: Arguments) -> View:
+    rows = [
+        (host, entry, freed)
+        for host, entries in sorted(_of_hosts(answer).items())
+        for entry, freed in sorted(entries.items())
+    ]
+    titles = ("HOST", "ENTRY", "FREED")
+    return table(titles, rows, ["FREED"], hosts_beside(answer), "nothing was in the trash")
+
+
+def _image_pull(answer: Any, arguments: Arguments) -> View:
+    image = arguments.get("image")
+    return said(
+        f"{host} has {image} ({str(digest)[:12]})"
+        for host, digest in sorted(_of_hosts(answer).items())
+    )
+
+
+def _image_prune(answer: Any, arguments: Arguments) -> View:
+    title = "WOULD FREE" if arguments.get("dry_run") is True else "FREED"
+    rows = [
+        (host, digest[:12], freed)
+        for host, images in sorted(_of_hosts(answer).items())
+        for digest, freed in sorted(images.items())
+    ]
+    empty = "all cached images are used or new: nothing to remove"
+    return table(("HOST", "IMAGE", title), rows, [title], hosts_beside(answer), empty)
+
+
+def _image_build(answer: Any, _arguments: Arguments) -> View:
+    lines = []
+    for host, image in answer.items():
+        features = [
+            words
+            for key, words in (("has_minion", "a minion"), ("has_cloud_init", "cloud-init"))
+            if image[key]
+        ]
+        inside = f" with {' and '.join(features)}" if features else ""
+        lines.append(f"{host}: {image['path']} is built: {image['os'] or 'some system'}{inside}")
+    return said(lines)
+
+
+def _minion_packages(answer: Any, _arguments: Arguments) -> View:
+    folder = answer["folder"]
+    if "removed" in answer:
+        return said([f"{len(answer['removed'])} files were removed from {folder}"])
+    lines = [f"Salt {answer['version']} for guests ({answer['kind']}) is in {folder}"]
+    lines += [f"  fetched: {name}" for name in answer["fetched"]]
+    lines += [f"  there already: {name}" for name in answer["kept"]]
+    return said(lines)
+
+
+def _authorize(answer: Any, _arguments: Arguments) -> View:
+    name, host = answer["name"], answer["host"]
+    return said(
+        [f"{host} may make {name} until {answer['until']}; undo: salt-run virt.unauthorize {name}"]
+    )
+
+
+def _unauthorize(_answer: Any, arguments: Arguments) -> View:
+    return said([f"no host may make {arguments['name']} for this master any more"])
+
+
+def _next_host(answer: Any, _arguments: Arguments) -> View:
+    return said([str(answer)])
+
+
+def _settle(answer: Any, _arguments: Arguments) -> View:
+    lines = [f"{name}: {outcome}" for name, outcome in sorted(answer["settled"].items())]
+    return said([*(lines or ["nothing is left to settle"]), *hosts_beside(answer)])
+
+
+def _maintenance(answer: Any, _arguments: Arguments) -> View:
+    return said(
+        f"{host} is in maintenance: it gets no new VMs; its own VMs stay"
+        if is_on
+        else f"{host} is not in maintenance: it gets new VMs"
+        for host, is_on in answer.items()
+    )
+
+
+def _certificates(answer: Any, _arguments: Arguments) -> View:
+    titles = ("HOST", "PURPOSE", "STATE", "DAYS LEFT", "ENDS", "SIGNED BY", "SERIAL")
+    keys = ("host", "purpose", "state", "days_left", "not_after", "signer", "serial")
+    rows = [[_text(row[key]) if key == "serial" else row[key] for key in keys] for row in answer]
+    return table(titles, rows, empty="there are no certificates")
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _by_host(answer: Any, _arguments: Arguments) -> View:
+    return said(f"{host}: {outcome}" for host, outcome in sorted(answer.items()))
+
+
+def _revoke(answer: Any, _arguments: Arguments) -> View:
+    lines = [
+        f"{host} is no hypervisor of this master any more" for host in answer.get("disallowed", ())
+    ]
+    serials = ", ".join(map(str, answer["revoked"]))
+    lines.append(f"revoked: certificates {serials}" if serials else "nothing was left to revoke")
+    return said([*lines, *_told_lines(answer), *_last_seen_lines(answer)])
+
+
+def _rotate(answer: Any, _arguments: Arguments) -> View:
+    hosts = ", ".join(answer["rotated"])
+    return said([f"the authority is new; hosts with certificates of it: {hosts or 'none'}"])
+
+
+def _export(answer: Any, _arguments: Arguments) -> View:
+    return said([f"the authority is in {answer}; keep it apart from its passphrase"])
+
+
+def _import(answer: Any, _arguments: Arguments) -> View:
+    return said([f"the authority is in {answer} again"])
+
+
+_VIEWS: Mapping[str, Callable[[Any, Arguments], View]] = {
+    "virt.allow": _allow,
+    "virt.disallow": _disallow,
+    "virt.list": _list,
+    "virt.find": _find,
+    "virt.trash": _trash,
+    "virt.trash_restore": _trash_restore,
+    "virt.trash_empty": _trash_empty,
+    "virt.image_pull": _image_pull,
+    "virt.image_prune": _image_prune,
+    "virt.image_build": _image_build,
+    "virt_image.minion_packages": _minion_packages,
+    "virt.authorize": _authorize,
+    "virt.unauthorize": _unauthorize,
+    "virt.next_host": _next_host,
+    "virt.settle": _settle,
+    "virt.maintenance": _maintenance,
+    "virt_pki.list": _certificates,
+    "virt_pki.renew": _by_host,
+    "virt_pki.revoke": _revoke,
+    "virt_pki.rotate_ca": _rotate,
+    "virt_pki.export": _export,
+    "virt_pki.import": _import,
+}
