@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 READ_ONLY = frozenset(
     (
         *("virt.audit", "virt.cell_job", "virt.console_log", "virt.find", "virt.host_info"),
+        "virt.host_lost",
         *("virt.images", "virt.list", "virt.next_host", "virt.query", "virt.setup_check"),
         *("virt.trash", "virt.vm_info", "virt_pki.list", "virt_pki.export"),
     )
