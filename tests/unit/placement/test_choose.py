@@ -222,6 +222,64 @@ def test_a_failed_choice_ends_with_what_helps_each_once():
     assert choose.strip_cures(line) == before
 
 
+REASONS = {
+    "an argument of init alone": "no nic profile 'lan' there",
+    "the size": "9 CPUs wanted, 4 of 8 free",
+    "the host": "in maintenance",
+    "the machine type": "its machine type pc-q35-10.0 is newer than QEMU 7.2 there knows",
+    "the CPU": "its CPU lacks avx for kvm guests",
+    "headroom": "headroom: hyper2 could not be emptied",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "helps"),
+    [
+        (
+            choose.INIT,
+            [
+                "fewer CPUs, or more of them per CPU of the host: virt:cpu_ratio",
+                "salt-run virt.maintenance HOST off, or virt.restore HOST",
+                "a CPU model that all hosts have: cpu={model: …}",
+                "machine= of the oldest host, as salt-run virt.host_info fields=machines shows "
+                "them",
+                "name a profile that the host has in virt:nic, or nic=nat",
+                "headroom=False, or more hosts",
+            ],
+        ),
+        (
+            choose.MIGRATE,
+            [
+                "fewer CPUs of the VM, by virt.update web1 cpu=, or more of them per CPU of the "
+                "host: virt:cpu_ratio",
+                "salt-run virt.maintenance HOST off, or virt.restore HOST",
+                "a CPU model that all hosts have, by virt.update web1 cpu={model: …} and a restart",
+                "a newer QEMU there: this VM keeps the machine type that it was made with",
+                "more hosts",
+            ],
+        ),
+        (
+            choose.CLONE,
+            [
+                "more of them per CPU of the host: virt:cpu_ratio",
+                "salt-run virt.maintenance HOST off, or virt.restore HOST",
+                "more hosts",
+            ],
+        ),
+    ],
+)
+def test_what_helps_is_what_the_command_can_be_given(command, helps):
+    found = choose.find_cures(REASONS.values(), command, "web1")
+
+    assert found == helps
+
+
+def test_a_name_that_a_shell_would_obey_is_quoted_in_what_helps():
+    (text,) = choose.find_cures(["it already has a VM called x"], name="a; b")
+
+    assert text.endswith("salt-run virt.purge 'a; b'")
+
+
 @pytest.mark.parametrize("kind", ["vms", "coming"])
 def test_groups_count_what_is_there_and_what_comes(kind):
     hosts = fleet()

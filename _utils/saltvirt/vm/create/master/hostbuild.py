@@ -179,22 +179,24 @@ def no_host_fits_error(
     requirements: Requirements,
     evaluations: Iterable[Evaluation],
     refusals: Mapping[str, Iterable[str]] | None = None,
+    command: str = choose.INIT,
 ) -> NoHostFits:
     """
     Return the error with every host's reasons against a VM.
 
     refusals
         ``{host: reasons}`` of hosts that fitted, but refused the build.
+    command
+        The operator's command, which decides the remedies.
     """
     late_evaluations = {
         host: Evaluation(host=host, reasons=tuple(reasons))
         for host, reasons in (refusals or {}).items()
     }
     evaluations = [late_evaluations.get(evaluation.host, evaluation) for evaluation in evaluations]
-    error = choose.no_host_fits(requirements, evaluations)
-    texts = choose.find_cures(
-        reason for host_evaluation in evaluations for reason in host_evaluation.reasons
-    )
+    error = choose.no_host_fits(requirements, evaluations, command)
+    reasons = (reason for host_evaluation in evaluations for reason in host_evaluation.reasons)
+    texts = choose.find_cures(reasons, command, requirements.name or "NAME")
     error.table = {"hosts": table(evaluations), **({"helps": texts} if texts else {})}
     return error
 
