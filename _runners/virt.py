@@ -89,8 +89,10 @@ def init(
     serial_type
         ``pty``, ``tcp`` or ``None`` (default: a console that is logged).
     dry_run
-        Change nothing; return the hosts that fit with their scores, and the reasons against the
-        others. The image is not examined. Fails if no host fits. Defaults to False.
+        Change nothing; return the hosts that fit with their scores (the highest is best), and the
+        reasons against the others. The row of the host that would get the VM has ``chosen``, and
+        ``warnings`` if no image was given. The image is not examined. Fails if no host fits.
+        Defaults to False.
     wait
         Wait for the VM's minion. Defaults to True.
     wait_s

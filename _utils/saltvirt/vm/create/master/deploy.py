@@ -146,7 +146,11 @@ def refuse(cloud: Cloud, request: VmRequest) -> Hosts:
 
 
 def dry_run(cloud: Cloud, request: VmRequest) -> dict[str, dict[str, Any]]:
-    """Return the table of hosts and deploy nothing; raise the errors of a deployment."""
+    """
+    Return the table of hosts and deploy nothing; raise the errors of a deployment.
+
+    The row of the host that would get the VM has ``chosen``, ``vm`` and maybe ``warnings``, too.
+    """
     hosts = refuse(cloud, request)
     evaluations = _evaluate(cloud, request, hosts)
     if hosts.is_sample and not any(evaluation.fits for evaluation in evaluations):
@@ -154,7 +158,11 @@ def dry_run(cloud: Cloud, request: VmRequest) -> dict[str, dict[str, Any]]:
         evaluations = _evaluate(cloud, request, hosts)
     if not any(evaluation.fits for evaluation in evaluations):
         raise hostbuild.no_host_fits_error(request.requirements, evaluations)
-    return hostbuild.table(evaluations)
+    table, host = hostbuild.table(evaluations), evaluations[0].host
+    warnings = request.warnings(host, hosts.survey.answers[host])
+    table[host] |= {"chosen": True, "vm": request.name}
+    table[host] |= {"warnings": warnings} if warnings else {}
+    return table
 
 
 def deploy(cloud: Cloud, request: VmRequest) -> dict[str, Any]:

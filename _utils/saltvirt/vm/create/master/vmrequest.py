@@ -93,6 +93,8 @@ class VmRequest:
         The sources of its disks that the call names.
     has_system
         Whether the call names a disk with a system that can be seeded. A profile may name one, too.
+    may_be_empty
+        Whether the call names disks, and nothing to boot from.
     """
 
     requirements: Requirements
@@ -101,6 +103,7 @@ class VmRequest:
     kwarg: Mapping[str, Any] = field(repr=False)
     images: frozenset[str] = field(default=frozenset(), repr=False)
     has_system: bool = False
+    may_be_empty: bool = False
     terms: Terms = field(default_factory=Terms)
 
     @property
@@ -131,6 +134,14 @@ class VmRequest:
         return bool(self.kwarg.get("seed", True) and has_system)
 
 
+    def warnings(self, host: str, info: HostInfo) -> list[str]:
+        """Return the warnings before a build, which the host's own follow: an empty disk."""
+        profile = info.profiles.disk.get(self.requirements.disk_profile or "")
+        if not self.may_be_empty or (profile is not None and profile.has_image):
+            return []
+        return [f"no image was given: its disk is empty, unless {host} has a disk for it already"]
+
+
 def parse(name: Any, cpu: Any, mem: Any, kwarg: Mapping[str, Any], terms: Terms) -> VmRequest:
     """
     Return the request of a call of ``virt.init``.
@@ -149,6 +160,8 @@ def parse(name: Any, cpu: Any, mem: Any, kwarg: Mapping[str, Any], terms: Terms)
         kwarg=kwarg,
         images=images,
         has_system=bool(images),
+        may_be_empty=bool(requirements.disk_profile or kwarg.get("disks"))
+        and not profiles.has_source(kwarg),
         terms=terms,
     )
 

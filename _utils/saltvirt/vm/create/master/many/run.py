@@ -27,14 +27,28 @@ _PURGES = 8
 
 
 def dry_run(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return ``{"plan", "exists", "failed"}``, and build nothing; raise if a VM has no place."""
+    """
+    Return ``{"plan", "exists", "failed"}``, and build nothing; raise if a VM has no place.
+
+    ``warnings`` (``{name: [text]}``) is there if a VM would have an empty disk.
+    """
     _refuse_reserved(cloud, call)
     deploy_plan = make_plan(cloud, call, {})
     failed = deploy_plan.failed()
     out = {"plan": deploy_plan.plan.hosts, "exists": deploy_plan.names.exists, "failed": failed}
     if failed:
         raise not_built_error(call, failed, out, "nothing was built")
-    return out
+    return {**out, **_warn_of_empty_disks(deploy_plan)}
+
+
+def _warn_of_empty_disks(deploy_plan: DeployPlan) -> dict[str, Any]:
+    """Return ``{"warnings": {name: [text]}}`` of the VMs that would have an empty disk."""
+    warnings: dict[str, list[str]] = {}
+    for request in deploy_plan.names.new:
+        if host := deploy_plan.plan.hosts.get(request.name):
+            warnings[request.name] = request.warnings(host, deploy_plan.hosts.answers[host])
+    shown_warnings = {name: texts for name, texts in warnings.items() if texts}
+    return {"warnings": shown_warnings} if shown_warnings else {}
 
 
 def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
