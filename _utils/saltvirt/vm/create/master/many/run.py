@@ -122,29 +122,34 @@ def _await_minions(cloud: Cloud, deploy_plan: DeployPlan, out: Outcome, builds: 
     minions = terminal.count_text(len(deadlines), "minion")
     cloud.progress("Waiting", detail=f"for {minions}, at most {longest_s} s")
     answer_times = dict[str, float]()
-    problem = _wait_for_minions(cloud, deadlines, answer_times, builds)
+    consoles = minionwait.Consoles(cloud, {name: out.built[name] for name in deadlines})
+    problem = _wait_for_minions(cloud, deadlines, answer_times, builds, consoles)
     out.seconds = {name: round(at - builds.ended[name], 1) for name, at in answer_times.items()}
-    out.failed |= {
-        name: f"it is built on {out.built[name]} and keeps its key, but its minion {problem}"
-        for name in deadlines
-        if name not in answer_times
-    }
+    for name in deadlines.keys() - answer_times.keys():
+        host = out.built[name]
+        has_no_minion = name in consoles.without_minion
+        reason = minionwait.describe_no_minion(name, host) if has_no_minion else problem
+        out.failed[name] = f"it is built on {host} and keeps its key, but {reason}"
 
 
 def _wait_for_minions(
-    cloud: Cloud, deadlines: Mapping[str, float], answer_times: dict[str, float], builds: Builds
+    cloud: Cloud,
+    deadlines: Mapping[str, float],
+    answer_times: dict[str, float],
+    builds: Builds,
+    consoles: minionwait.Consoles,
 ) -> str:
     """Add minions to ``answer_times`` as they answer; return the problem of the others."""
     try:
         if not builds.is_interrupted:
-            minionwait.wait_for_minions(cloud, deadlines, answer_times)
+            minionwait.wait_for_minions(cloud, deadlines, answer_times, consoles=consoles)
     except (KeyboardInterrupt, SystemExit):
         builds.is_interrupted = True
     except VirtError as error:
-        return f"was not waited for any longer: {error}"
+        return f"its minion was not waited for any longer: {error}"
     if builds.is_interrupted:
-        return "was not waited for any longer, as the command was interrupted"
-    return "does not answer in time"
+        return "its minion was not waited for any longer, as the command was interrupted"
+    return "its minion does not answer in time"
 
 
 def _purge(
