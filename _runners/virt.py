@@ -117,7 +117,9 @@ def init(
         fails. Defaults to ``virt:headroom`` of the master, else to False.
 
     All other keyword arguments of the module's ``virt.init`` are passed on, such as
-    ``ssh_authorized_keys`` or ``autostart``; unknown ones are refused by name.
+    ``ssh_authorized_keys`` or ``autostart``; unknown ones are refused by name. ``machine`` defaults
+    to ``virt:machine`` of the master, else, if the hosts' newest machine types differ, to the
+    newest that all of them have.
 
     Returns ``{"name", "host", "minion", "seconds", "addresses", "login"}``: the VM's addresses,
     IPv4 first, and the command that logs in. They come from the untrusted guest unless

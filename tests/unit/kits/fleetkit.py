@@ -43,6 +43,8 @@ class Hosts:
         # Whether hosts note what a build makes if they are told that it may be taken back.
         self.notes_made = True
         self.profiles = {"default": {"size_mib": 1}}
+        # The releases of Debian of hosts that have another one than 13.
+        self.releases = {}
         self.does = {"virt.init": self.build, "virt.purge": self.remove}
         for name in names:
             (folder / name).mkdir()
@@ -120,14 +122,14 @@ class Hosts:
             node = {"freecpu": 1, "freemem": 1.0, "node_info": {"cpus": 1, "phymemory": 1}}
             return {**node, "vm_info": {n: {**shown, **v} for n, v in vms.items()}}
         if fun == "virt.placement_facts":
-            return told.placement_facts(host, self._info(vms), **kwarg)
-        return self._info(vms)
+            return told.placement_facts(host, self._info(host, vms), **kwarg)
+        return self._info(host, vms)
 
-    def _info(self, vms):
+    def _info(self, host, vms):
         sized = {"vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
         own = {n: v for n, v in vms.items() if v["state"] and "moved_to" not in v}
         return {
-            **said_of(13),
+            **said_of(self.releases.get(host, 13)),
             "profiles": {"disk": self.profiles, "nic": {"default": {}}},
             "vms": {
                 n: {
@@ -183,8 +185,12 @@ def terms(*, wait=False, **given):
 def request(name="web", *, cpu=1, mem=1, wait=False, **given):
     """Return the request of a call, which waits for no minion unless it says so."""
     asked = terms(wait=wait, **given)
-    options = {key: value for key, value in given.items() if not hasattr(asked, key)}
-    options = {key: options[key] for key in options if not hasattr(asked.policy, key)}
+    # A machine type is an argument of the call, and a default of its terms.
+    options = {
+        key: value
+        for key, value in given.items()
+        if key == "machine" or not (hasattr(asked, key) or hasattr(asked.policy, key))
+    }
     return vmrequest.parse(name, cpu, mem, options, asked)
 
 

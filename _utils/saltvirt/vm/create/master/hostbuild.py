@@ -50,6 +50,8 @@ class Build:
         Returns the context to hold while a host builds. Defaults to none.
     report
         The master's facts for the host: hosts not asked, similar names, images.
+    machines_by_host
+        The machine types of hosts that are not to choose one themselves.
     uuid
         The VM's UUID, which tells the VM from others of its name on all hosts.
     """
@@ -62,6 +64,7 @@ class Build:
     turn: Callable[[str], AbstractContextManager[object]] = nullcontext
     warnings: list[str] = field(default_factory=list)
     report: Mapping[str, Any]
+    machines_by_host: Mapping[str, str] = field(default_factory=dict)
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
@@ -231,6 +234,8 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
     request = build.request
     kwarg = {**request.kwarg, "report": {**build.report, "uuid": build.uuid}}
+    machine = build.machines_by_host.get(host)
+    kwarg |= {"machine": machine} if machine else {}
     if pair:
         kwarg |= {
             "pub_key": pair[0],

@@ -14,6 +14,7 @@ from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Policy, Requirements
 from saltvirt.core.options import config
 from saltvirt.core.options.config import MasterSettings
+from saltvirt.placement import generation
 from saltvirt.placement.answers import HostInfo
 from saltvirt.vm import profiles, spec
 
@@ -35,6 +36,8 @@ class Terms:
         Wait until the VM's own minion answers.
     wait_s
         How long to wait; see :func:`saltvirt.vm.create.master.minionwait.patience`.
+    machine
+        The machine type of VMs whose calls name none, nor an architecture.
     """
 
     host: str | None = None
@@ -43,6 +46,7 @@ class Terms:
     force: bool = False
     wait: bool = True
     wait_s: int | None = None
+    machine: str | None = None
 
     @property
     def other_host_reason(self) -> str:
@@ -77,6 +81,7 @@ def parse_terms(
         wait_s=None
         if wait_s is None
         else arguments.whole_number("wait_s", wait_s, least=0, most=_LONGEST_WAIT_S),
+        machine=settings.machine,
     )
 
 
@@ -134,6 +139,18 @@ class VmRequest:
         return bool(self.kwarg.get("seed", True) and has_system)
 
 
+    def choose_machine(self, infos_by_host: Mapping[str, HostInfo], host: str) -> str | None:
+        """
+        Return the machine type that a host is to give the VM; None leaves it to the host.
+
+        That is the newest that all hosts have, if they differ: so the VM can move to each of them.
+        """
+        info = infos_by_host[host]
+        arch = self.requirements.arch or info.cpu.arch
+        if self.requirements.machine or not generation.has_usual_machines(info, arch):
+            return None
+        return generation.find_common_machine(infos_by_host, arch)
+
     def warnings(self, host: str, info: HostInfo) -> list[str]:
         """Return the warnings before a build, which the host's own follow: an empty disk."""
         profile = info.profiles.disk.get(self.requirements.disk_profile or "")
@@ -151,6 +168,8 @@ def parse(name: Any, cpu: Any, mem: Any, kwarg: Mapping[str, Any], terms: Terms)
 
     Raises BadArgument for what every host would refuse.
     """
+    if terms.machine and kwarg.get("machine") is None and kwarg.get("arch") is None:
+        kwarg = {**kwarg, "machine": terms.machine}
     requirements = spec.requirements_from_master(name, cpu, mem, kwarg)
     refuse_keys(kwarg, f"virt.init {name}")
     images = frozenset(filter(None, profiles.images(kwarg)))

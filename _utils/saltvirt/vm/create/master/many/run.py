@@ -67,7 +67,7 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
             raise not_built_error(call, out.failed, out.to_dict(), advice)
         for name in claims.keys() - deploy_plan.plan.hosts.keys():
             claims.pop(name).stack.close()
-        _tell_of_nat(cloud, deploy_plan)
+        _tell_of_first(cloud, deploy_plan)
         builds = Builds(cloud, call, deploy_plan, claims)
         builds.build_all(out)
         if call.terms.wait and not (call.all_or_nothing and out.failed):
@@ -79,11 +79,14 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
     return out.to_dict()
 
 
-def _tell_of_nat(cloud: Cloud, deploy_plan: DeployPlan) -> None:
-    """Show the limits of NAT once, if the first VM uses it."""
+def _tell_of_first(cloud: Cloud, deploy_plan: DeployPlan) -> None:
+    """Show the limits of NAT, and an older machine type, once, if they concern the first VM."""
+    answers = deploy_plan.hosts.answers
     for request in deploy_plan.names.new:
         if host := deploy_plan.plan.hosts.get(request.name):
-            deploy.tell_of_nat(cloud, request.requirements, deploy_plan.hosts.answers[host])
+            deploy.tell_of_nat(cloud, request.requirements, answers[host])
+            if machine := request.choose_machine(answers, host):
+                deploy.tell_of_machine(cloud, machine)
             return
 
 
