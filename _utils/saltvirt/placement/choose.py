@@ -100,9 +100,7 @@ _CURES = (
         call="emulated guests: hypervisor=qemu",
         host="salt-run virt.setup_check HOST",
     ),
-    _Cure(
-        pattern="no qemu guests ", call="hypervisor=kvm", host="salt-run virt.setup_check HOST"
-    ),
+    _Cure(pattern="no qemu guests ", call="hypervisor=kvm", host="salt-run virt.setup_check HOST"),
     _Cure(
         pattern="no (?!kvm |qemu )[a-z0-9_]+ guests ",
         call="another arch=",

@@ -13,7 +13,6 @@ from saltvirt.cluster.inventory import lastseen
 from saltvirt.cluster.rpc import minions, waits
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.journal import recordfacts
-from saltvirt.core.options.config import MasterSettings
 from saltvirt.vm.recovery.master import hostlost
 from test_output import outputter
 

@@ -138,7 +138,6 @@ class VmRequest:
         has_system = self.has_system or (profile is not None and profile.has_image)
         return bool(self.kwarg.get("seed", True) and has_system)
 
-
     def choose_machine(self, infos_by_host: Mapping[str, HostInfo], host: str) -> str | None:
         """
         Return the machine type that a host is to give the VM; None leaves it to the host.
