@@ -24,13 +24,14 @@ def output(data, **_kwargs):
     """
     if "error" in data:
         return "\n".join(_text.wrapped(f"error: {data['error']}"))
-    lines = _text.wrapped(f"{data['host']}: {data['state']}")
-    lines += _vm_lines(data["host"], data["vms"])
+    host = data.get("host", "")
+    lines = _text.wrapped(f"{host}: {data.get('state', 'not known')}")
+    lines += _vm_lines(host, data.get("vms", {}))
     for name, hosts in data.get("moves", {}).items():
         lines += _text.wrapped(f"a move of {name} {hosts} is not over")
-    for host, reason in data.get("unasked", {}).items():
-        lines += _text.wrapped(f"not asked: {host} ({reason}), which may see more disks")
-    for number, step in enumerate(data["steps"], start=1):
+    for other_host, reason in data.get("unasked", {}).items():
+        lines += _text.wrapped(f"not asked: {other_host} ({reason}), which may see more disks")
+    for number, step in enumerate(data.get("steps", ()), start=1):
         lines += ["", *_text.wrapped(f"{number}. {step['step']}:", next_indent="   ")]
         # A command has a line of its own at any length, so that it can be copied.
         lines += [f"   {command}" for command in step["commands"]]

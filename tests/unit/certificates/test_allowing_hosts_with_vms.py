@@ -110,3 +110,20 @@ def test_an_unfinished_call_by_force_is_repeated_by_force(secured, told, answers
 
     assert str(error).endswith("run salt-run virt.disallow hyper3 force=True again")
     assert error.table["last_seen"] == {"hyper3": ["db1", "web1"]}
+
+
+def test_a_host_is_shut_out_by_force_though_the_vms_last_seen_cannot_be_read(
+    secured, told, answers, monkeypatch
+):
+    def damaged(_opts):
+        raise MasterError("hints.json is damaged")
+
+    monkeypatch.setattr(lastseen, "read_all", damaged)
+
+    line = str(refused(allowing.disallow, secured, ["hyper3"], now()))
+    assert "which VMs hyper3 had is not known, so nothing was changed: hints.json" in line
+    assert line.endswith("salt-run virt.disallow hyper3 force=True")
+    assert not membership.read_listed(secured).is_disallowed("hyper3")
+
+    refused(lambda: allowing.disallow(secured, ["hyper3"], now(), force=True))
+    assert membership.read_listed(secured).is_disallowed("hyper3")

@@ -147,6 +147,18 @@ def test_a_host_that_answers_is_not_lost(opts, hosts):
     assert commands(report) == ["salt-run virt.evacuate hyper3", "salt-run virt.disallow hyper3"]
 
 
+def test_a_host_that_answers_with_an_error_is_not_lost(opts, hosts):
+    hosts.vms["hyper3"] = "libvirt does not answer"
+
+    report = reported(opts)
+
+    assert report["state"] == "libvirt does not answer"
+    assert commands(report) == [
+        "salt-run virt.setup_check hyper3",
+        "salt-run virt.disallow hyper3 force=True",
+    ]
+
+
 def test_a_host_that_cannot_look_is_named(opts, hosts):
     hosts.disks["hyper2"] = "'virt.shared_disks' is not available."
 

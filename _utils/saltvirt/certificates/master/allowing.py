@@ -247,7 +247,7 @@ def disallow(
         "revoked": revoked_serials or [],
         "told": comments_by_host or {},
     }
-    out |= _last_seen(opts, ids)
+    out |= steps.take("the VMs last seen there are not known", _last_seen, opts, ids) or {}
     if steps.failed:
         finished_steps = ["shut out"] if disallowed_ids else []
         finished_steps += ["the certificates are revoked"] if revoked_serials is not None else []
@@ -265,7 +265,14 @@ def _refuse_hosts_with_vms(opts: Mapping[str, Any], ids: Sequence[str], function
     accepted_ids, members = compat.KeyStore(opts).accepted(), _readable_members(opts)
     hosts = [host for host in ids if host in accepted_ids and not members.is_disallowed(host)]
     reasons_by_host = _ask_for_names(opts, [host for host in hosts if members.has(host)])
-    names_by_host = _last_seen(opts, hosts).get("last_seen", {})
+    force_command = f"salt-run {function} {shlex.join(ids)} force=True"
+    try:
+        names_by_host = _last_seen(opts, hosts).get("last_seen", {})
+    except (MasterError, OSError) as error:
+        raise MasterError(
+            f"which VMs {' and '.join(hosts)} had is not known, so nothing was changed: {error}; "
+            f"to shut out a host that is dead or hostile all the same: {force_command}"
+        ) from error
     if not names_by_host:
         return
     parts = [
@@ -277,7 +284,7 @@ def _refuse_hosts_with_vms(opts: Mapping[str, Any], ids: Sequence[str], function
         f"{'; '.join(parts)}; nothing was changed, as no command of this master reaches the VMs "
         f"of a host that is shut out: empty it first: salt-run virt.evacuate {host_word}; if it is "
         f"dead, see what to do about them: salt-run virt.host_lost {host_word}; if it is dead or "
-        f"hostile, shut it out with them: salt-run {function} {shlex.join(ids)} force=True"
+        f"hostile, shut it out with them: {force_command}"
     )
     error.table = {"last_seen": names_by_host}
     raise error

@@ -25,8 +25,8 @@ class LostHost:
 
     state
         ``answers``, or why it does not.
-    is_answering, is_shut_out, has_key
-        Whether it answers, was shut out, has an accepted key.
+    is_answering, is_failing, is_shut_out, has_key
+        Whether it answers, answers with an error, was shut out, has an accepted key.
     names
         The VMs that it had when it last answered.
     disks_by_name
@@ -46,6 +46,7 @@ class LostHost:
     host: str
     state: str
     is_answering: bool
+    is_failing: bool
     is_shut_out: bool
     has_key: bool
     names: list[str]
@@ -102,6 +103,7 @@ def _gather(cloud: Cloud, host: str) -> LostHost:
         host=host,
         state="answers" if is_answering else own_reason or "its key is not accepted",
         is_answering=is_answering,
+        is_failing=host in states.failed,
         is_shut_out=cloud.members.is_disallowed(host),
         has_key=host in accepted_ids,
         names=names,
@@ -165,6 +167,13 @@ def _list_steps(lost: LostHost) -> Iterator[tuple[str, list[str]]]:
         yield (
             f"{lost.host} answers, so it is not lost. To take it away, empty it, and shut it out",
             [f"salt-run virt.evacuate {host}", f"salt-run virt.disallow {host}"],
+        )
+        return
+    if lost.is_failing:
+        yield (
+            f"The minion of {lost.host} answers, so the host is not lost: mend what it says. Only if "
+            "the host is hostile, shut it out",
+            [f"salt-run virt.setup_check {host}", f"salt-run virt.disallow {host} force=True"],
         )
         return
     yield (
