@@ -9,7 +9,7 @@ from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
 
 with lazy_imports():
-    from saltvirt.vm.recovery.master import hostlost
+    from saltvirt.migration.master import hostlost
 
 __virtualname__ = "virt"
 __virtual__ = load_always

@@ -73,19 +73,6 @@ def images(keywords: Mapping[str, Any]) -> list[Any]:
     return [keywords.get("image"), *(disk.get("image") for disk in disks)]
 
 
-def has_source(keywords: Mapping[str, Any]) -> bool:
-    """Return whether the keyword arguments of ``virt.init`` name anything that a VM boots from."""
-    disks = entries(keywords.get("disks") or [], "disks")
-    boots_otherwise = "network" in str(keywords.get("boot_dev") or "") or bool(
-        (keywords.get("boot") or {}).get("kernel")
-    )
-    sources = ("image", "source_file", "backing_store_path")
-    has_disk_source = any(disk.get(key) for disk in disks for key in sources) or any(
-        disk.get("device") == "lun" for disk in disks
-    )
-    return boots_otherwise or bool(keywords.get("image")) or has_disk_source
-
-
 def _entry(entry: Any, label: str) -> Entry:
     if not isinstance(entry, dict):
         raise BadArgument(label, f"{arguments.repr_without_secrets(entry)} is not a mapping")

@@ -18,7 +18,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.migration import movespec
 from saltvirt.migration.master import recovery
 from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed, MoveHosts, NotReady
-from saltvirt.placement import brief, choose, whatif
+from saltvirt.placement import brief, choose, cures, whatif
 from saltvirt.placement.answers import DiskFacts, MigrationInfo
 from saltvirt.vm.create.master.hostbuild import no_host_fits_error
 from saltvirt.vm.recovery.master import interrupted
@@ -242,7 +242,7 @@ def _no_host_fits_error(
     refusals_by_host: Mapping[str, list[str]],
 ) -> NoHostFits:
     required = whatif.needs_of_move(migration_info)
-    return no_host_fits_error(required, evaluations, refusals_by_host, choose.MIGRATE)
+    return no_host_fits_error(required, evaluations, refusals_by_host, cures.MIGRATE)
 
 
 def _settle(cloud: Cloud, order: LockedRecord) -> None:

@@ -12,7 +12,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.core.seedmethods import AUTO, GUESTFS, METHODS, NOCLOUD
 from saltvirt.libvirt import connect, reservations
-from saltvirt.placement import choose
+from saltvirt.placement import cures
 from saltvirt.placement.answers import HostInfo
 from saltvirt.seeding import identity, submission
 from saltvirt.vm.clone import clonespec
@@ -116,7 +116,7 @@ class _Clone:
             self._host_facts,
             info,
             self.requirements,
-            command=choose.CLONE,
+            command=cures.CLONE,
         )
 
     def plan(self, *, is_dry: bool) -> buildplan.Plan:

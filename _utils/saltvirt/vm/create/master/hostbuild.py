@@ -25,7 +25,7 @@ from saltvirt.core.errors import NoHostFits, VirtError
 from saltvirt.core.journal.recordfacts import OrderFacts
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.model import Evaluation, Requirements
-from saltvirt.placement import choose
+from saltvirt.placement import choose, cures
 from saltvirt.vm.create.master.vmrequest import VmRequest
 
 # The kind of error after which the host may have leftovers.
@@ -182,7 +182,7 @@ def no_host_fits_error(
     requirements: Requirements,
     evaluations: Iterable[Evaluation],
     refusals: Mapping[str, Iterable[str]] | None = None,
-    command: str = choose.INIT,
+    command: str = cures.INIT,
 ) -> NoHostFits:
     """
     Return the error with every host's reasons against a VM.
@@ -199,7 +199,7 @@ def no_host_fits_error(
     evaluations = [late_evaluations.get(evaluation.host, evaluation) for evaluation in evaluations]
     error = choose.no_host_fits(requirements, evaluations, command)
     reasons = (reason for host_evaluation in evaluations for reason in host_evaluation.reasons)
-    texts = choose.find_cures(reasons, command, requirements.name or "NAME")
+    texts = cures.find_cures(reasons, command, requirements.name or "NAME")
     error.table = {"hosts": table(evaluations), **({"helps": texts} if texts else {})}
     return error
 
@@ -226,7 +226,7 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
         orders.enter(build.order, previous_phase, replace(build.facts, host=None))
         if reply.kind != _REFUSED_KIND:
             raise HostCommandFailed(f"{host}: {reply.error}")
-        reasons_by_host[host] = [choose.strip_cures(reply.error or "")]
+        reasons_by_host[host] = [cures.strip_cures(reply.error or "")]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")
     raise build.no_host_error(reasons_by_host)
 

@@ -179,9 +179,22 @@ def parse(name: Any, cpu: Any, mem: Any, kwarg: Mapping[str, Any], terms: Terms)
         images=images,
         has_system=bool(images),
         may_be_empty=bool(requirements.disk_profile or kwarg.get("disks"))
-        and not profiles.has_source(kwarg),
+        and not _has_source(kwarg),
         terms=terms,
     )
+
+
+def _has_source(keywords: Mapping[str, Any]) -> bool:
+    """Return whether the keyword arguments of ``virt.init`` name anything that a VM boots from."""
+    disks = profiles.entries(keywords.get("disks") or [], "disks")
+    boots_otherwise = "network" in str(keywords.get("boot_dev") or "") or bool(
+        (keywords.get("boot") or {}).get("kernel")
+    )
+    sources = ("image", "source_file", "backing_store_path")
+    has_disk_source = any(disk.get(key) for disk in disks for key in sources) or any(
+        disk.get("device") == "lun" for disk in disks
+    )
+    return boots_otherwise or bool(keywords.get("image")) or has_disk_source
 
 
 def refuse_keys(kwarg: Mapping[str, Any], command: str) -> None:

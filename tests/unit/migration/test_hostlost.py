@@ -13,7 +13,7 @@ from saltvirt.cluster.inventory import lastseen
 from saltvirt.cluster.rpc import minions, waits
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.journal import recordfacts
-from saltvirt.vm.recovery.master import hostlost
+from saltvirt.migration.master import hostlost
 from test_output import outputter
 
 CHECKOUT = Path(__file__).parents[3]

@@ -108,17 +108,8 @@ def _gather(cloud: Cloud, host: str) -> LostHost:
         has_key=host in accepted_ids,
         names=names,
         disks_by_name=_group_disks(disks.answers, names),
-        open_paths={
-            disk.path
-            for answer in disks.answers.values()
-            for vm_disks in answer.values()
-            for disk in vm_disks
-            if disk.is_open
-        },
-        other_hosts_by_name={
-            name: [other_host for other_host in other_hosts if name in states.answers[other_host]]
-            for name in names
-        },
+        open_paths=_find_open_paths(disks.answers),
+        other_hosts_by_name=_find_namesakes(states.answers, host, names),
         moves=settle.find_moves(cloud, moves.answers, host),
         accepted_vms=accepted_ids.intersection(names),
         unasked=dict(sorted(reasons.items())),
@@ -151,6 +142,21 @@ def _group_disks(
     }
 
 
+def _find_namesakes(
+    states: Mapping[str, Mapping[str, str]], host: str, names: Collection[str]
+) -> dict[str, list[str]]:
+    """Return ``{VM: other hosts that have a VM of that name}``."""
+    others = {other_host: vms for other_host, vms in states.items() if other_host != host}
+    return {
+        name: [other_host for other_host, vms in others.items() if name in vms] for name in names
+    }
+
+
+def _find_open_paths(answers: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    disks = (disk for answer in answers.values() for disks in answer.values() for disk in disks)
+    return {disk.path for disk in disks if disk.is_open}
+
+
 def _disk_order(name: str, path: str) -> tuple[bool, str]:
     return _disk_name(name, path) != "system", path
 
@@ -171,8 +177,8 @@ def _list_steps(lost: LostHost) -> Iterator[tuple[str, list[str]]]:
         return
     if lost.is_failing:
         yield (
-            f"The minion of {lost.host} answers, so the host is not lost: mend what it says. Only if "
-            "the host is hostile, shut it out",
+            f"The minion of {lost.host} answers, so it is not lost: mend what it says. Only if "
+            "it is hostile, shut it out",
             [f"salt-run virt.setup_check {host}", f"salt-run virt.disallow {host} force=True"],
         )
         return
@@ -209,12 +215,7 @@ def _list_steps(lost: LostHost) -> Iterator[tuple[str, list[str]]]:
 
 def _list_vm_steps(lost: LostHost) -> Iterator[tuple[str, list[str]]]:
     """Yield what to do about the VMs, by what is left of each."""
-    moving_names = {name for name, _token in lost.moves}
-    names = [name for name in lost.names if name not in moving_names]
-    elsewhere = [name for name in names if lost.other_hosts_by_name.get(name)]
-    left_names = [name for name in names if name not in elsewhere]
-    shared = [name for name in left_names if lost.disks_by_name.get(name)]
-    alone = [name for name in left_names if name not in shared]
+    elsewhere, shared, alone = _sort_names(lost)
     if elsewhere:
         yield (
             "See whether these are the VMs that you look for: another host has VMs of these names",
@@ -227,15 +228,34 @@ def _list_vm_steps(lost: LostHost) -> Iterator[tuple[str, list[str]]]:
             [_reuse_command(name, lost.disks_by_name[name]) for name in shared],
         )
     if alone:
-        commands = []
-        for name in map(shlex.quote, alone):
-            commands += [f"salt-key -d {name}"] if name in lost.accepted_vms else []
-            commands.append(f"salt-run virt.init {name} CPUS MIB IMAGE")
         yield (
             "Make these VMs again as when they were made, and their data from your backup: no host "
             "that answers sees a disk file of theirs",
-            commands,
+            list(_list_new_commands(lost, alone)),
         )
+
+
+def _sort_names(lost: LostHost) -> tuple[list[str], list[str], list[str]]:
+    """Return the VMs that other hosts have, those with shared disks, and the others."""
+    moving_names = {name for name, _token in lost.moves}
+    elsewhere, shared, alone = [], [], []
+    for name in lost.names:
+        if name in moving_names:
+            continue
+        if lost.other_hosts_by_name.get(name):
+            elsewhere.append(name)
+        elif lost.disks_by_name.get(name):
+            shared.append(name)
+        else:
+            alone.append(name)
+    return elsewhere, shared, alone
+
+
+def _list_new_commands(lost: LostHost, names: Collection[str]) -> Iterator[str]:
+    for name in names:
+        if name in lost.accepted_vms:
+            yield f"salt-key -d {shlex.quote(name)}"
+        yield f"salt-run virt.init {shlex.quote(name)} CPUS MIB IMAGE"
 
 
 def _settle_command(host: str, name: str, hosts: MoveHosts) -> str:
