@@ -114,6 +114,8 @@ _USUAL_FAMILIES = {
     "ppc64le": "pseries-",
     "s390x": "s390-ccw-virtio-",
 }
+# The last minor releases of QEMU's major ones; of later ones the last is 2.
+_LAST_MINORS = {0: 15, 1: 7, 2: 12, 3: 1}
 # Names of these families: a host that is asked about them reports the oldest and the newest.
 USUAL_MACHINES = tuple(sorted({f"{usual_family}1.0" for usual_family in _USUAL_FAMILIES.values()}))
 
@@ -131,11 +133,20 @@ def find_common_machine(hosts: Mapping[str, HostInfo], arch: str) -> str | None:
         for host in hosts.values()
         if (machines := host.machines.get(arch))
     ]
-    oldest = [end[0] for end in ends if len(end) == 2]
-    newest = [end[1] for end in ends if len(end) == 2]
+    # A host could otherwise make up a version that no other host knows.
+    ends = [end for end in ends if len(end) == 2 and all(map(_is_release, end))]
+    oldest, newest = [end[0] for end in ends], [end[1] for end in ends]
     if len(set(newest)) < 2 or min(newest) < max(oldest):
         return None
     return f"{usual_family}{_dotted(min(newest))}"
+
+
+def _is_release(version: tuple[int, ...]) -> bool:
+    """Return whether QEMU has, or may have, a release of this number."""
+    if len(version) != 2:
+        return False
+    major, minor = version
+    return minor <= _LAST_MINORS.get(major, 2)
 
 
 def has_usual_machines(host: HostInfo, arch: str) -> bool:
