@@ -122,14 +122,20 @@ class Hosts:
             node = {"freecpu": 1, "freemem": 1.0, "node_info": {"cpus": 1, "phymemory": 1}}
             return {**node, "vm_info": {n: {**shown, **v} for n, v in vms.items()}}
         if fun == "virt.placement_facts":
-            return told.placement_facts(host, self._info(host, vms), **kwarg)
-        return self._info(host, vms)
+            return told.placement_facts(host, self._of_release(host, vms), **kwarg)
+        return self._of_release(host, vms)
 
-    def _info(self, host, vms):
+    def _of_release(self, host, vms):
+        if host not in self.releases:
+            return self._info(vms)
+        release = said_of(self.releases[host])
+        return {**self._info(vms), **{key: release[key] for key in ("machines", "versions")}}
+
+    def _info(self, vms):
         sized = {"vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
         own = {n: v for n, v in vms.items() if v["state"] and "moved_to" not in v}
         return {
-            **said_of(self.releases.get(host, 13)),
+            **said_of(13),
             "profiles": {"disk": self.profiles, "nic": {"default": {}}},
             "vms": {
                 n: {

@@ -123,8 +123,8 @@ def test_all_are_asked_before_it_is_refused(cloud, monkeypatch):
     known(cloud)
     first, usual = sample(cloud), cloud.hosts._info
 
-    def info(host, vms):
-        return told.wire.plain(told.but(told.info(usual(host, vms)), maintenance=True))
+    def info(vms):
+        return told.wire.plain(told.but(told.info(usual(vms)), maintenance=True))
 
     monkeypatch.setattr(cloud.hosts, "_info", info)
     with pytest.raises(NoHostFits) as dry:
