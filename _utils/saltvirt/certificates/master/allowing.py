@@ -268,11 +268,11 @@ def _refuse_hosts_with_vms(opts: Mapping[str, Any], ids: Sequence[str], function
     force_command = f"salt-run {function} {shlex.join(ids)} force=True"
     try:
         names_by_host = _last_seen(opts, hosts).get("last_seen", {})
-    except (MasterError, OSError) as error:
+    except (MasterError, OSError) as failed:
         raise MasterError(
-            f"which VMs {' and '.join(hosts)} had is not known, so nothing was changed: {error}; "
+            f"which VMs {' and '.join(hosts)} had is not known, so nothing was changed: {failed}; "
             f"to shut out a host that is dead or hostile all the same: {force_command}"
-        ) from error
+        ) from failed
     if not names_by_host:
         return
     parts = [
