@@ -21,7 +21,7 @@ with lazy_imports():
     from saltvirt.libvirt.domains import query
     from saltvirt.migration.host import sending
     from saltvirt.placement import brief
-    from saltvirt.storage import fileusers
+    from saltvirt.storage import fileusers, lostdisks
     from saltvirt.vm.purge.host import purge
     from saltvirt.vm.show.host import inspect, listing, offering
 
@@ -119,6 +119,29 @@ def shared_files(name, **kwargs):
     is_whole = arguments.boolean("removables", kwargs.pop("removables", False))
     with _module.opened("virt.shared_files", kwargs, readonly=True) as (conn, settings):
         return purge.find_shared_files(conn, settings, name, removables=is_whole)
+
+
+def shared_disks(names, **kwargs):
+    """
+    Return the disk files of lost VMs that this host sees on storage that hosts share.
+
+    names
+        The VMs' names: a list, or separated by commas.
+
+    A file is a VM's by its owner mark; without a mark by its name, ``NAME_DISK.FORMAT``. Only files
+    in ``virt:images``, in ``virt:storagepool`` and in pools that are folders are found. Returns
+    ``{name: [{"path", "is_open"}]}``; ``is_open``: a QEMU has it open, here or on another host, as
+    far as the file system shows that.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.shared_disks centos1
+    """
+    vm_names = arguments.names("names", names)
+    with _module.opened("virt.shared_disks", kwargs, readonly=True) as (conn, settings):
+        return wire.plain(lostdisks.find_shared_disks(conn, settings, vm_names))
 
 
 def file_users(paths, uuid=None, **kwargs):

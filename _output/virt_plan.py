@@ -57,6 +57,10 @@ def _table(hosts):
             host = ""
         yield f"{host:<16} {fits:<5} {score:>5}  {reason_lines[0]}".rstrip()
         yield from (f"{'':<30}{line}" for line in reason_lines[1:])
+    for host, row in hosts.items():
+        if row.get("chosen"):
+            yield f"{row['vm']} would go to {host}"
+            yield from _warnings(row)
 
 
 def _clone(host, plan):

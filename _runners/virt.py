@@ -84,8 +84,10 @@ def init(
     serial_type
         ``pty``, ``tcp`` or ``None`` (default: a console that is logged).
     dry_run
-        Change nothing; return the hosts that fit with their scores, and the reasons against the
-        others. The image is not examined. Fails if no host fits. Defaults to False.
+        Change nothing; return the hosts that fit with their scores (the highest is best), and the
+        reasons against the others. The row of the host that would get the VM has ``chosen``, and
+        ``warnings`` if no image was given. The image is not examined. Fails if no host fits.
+        Defaults to False.
     wait
         Wait for the VM's minion. Defaults to True.
     wait_s
@@ -110,7 +112,9 @@ def init(
         fails. Defaults to ``virt:headroom`` of the master, else to False.
 
     All other keyword arguments of the module's ``virt.init`` are passed on, such as
-    ``ssh_authorized_keys`` or ``autostart``; unknown ones are refused by name.
+    ``ssh_authorized_keys`` or ``autostart``; unknown ones are refused by name. ``machine`` defaults
+    to ``virt:machine`` of the master, else, if the hosts' newest machine types differ, to the
+    newest that all of them have.
 
     Returns ``{"name", "host", "minion", "seconds", "addresses", "login"}``: the VM's addresses,
     IPv4 first, and the command that logs in. They come from the untrusted guest unless

@@ -4,6 +4,7 @@ Define the hypervisors: only the master decides, not the minions.
 .. versionadded:: 1.0.0
 """
 
+from saltvirt.core import arguments
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
 
@@ -48,20 +49,23 @@ def allow(*hosts):
 
 
 @runner_function
-def disallow(*hosts):
+def disallow(*hosts, force=False):
     """
     Shut hosts out: they get no orders and no certificates, even if ``virt:hypervisors`` names them.
 
     hosts
         Ids, or globs.
+    force
+        Shut them out although they have VMs: a host that is dead or hostile. Defaults to False.
 
-    Their certificates are revoked, and all other hosts get the new revocation list. The firewalls
-    of the others shut them out at their next state run. Their VMs stay, and no command of this
-    master reaches these any more, so empty a host first (virt.evacuate). Returns ``{"disallowed":
-    [id], "revoked": [serial], "told": {host: outcome}}``, and ``last_seen`` (``{host: [VM]}``) if
-    they had VMs when they last answered. All steps run even if one fails; then the call fails and
-    names the failed steps. It also fails if a host did not answer: run it again. Undo: virt.allow,
-    then virt_pki.renew.
+    Fails, and changes nothing, if a host has VMs, or had some when it last answered, because no
+    command of this master reaches these any more: empty it first (virt.evacuate). Otherwise the
+    hosts' certificates are revoked, and all other hosts get the new revocation list. The firewalls
+    of the others shut them out at their next state run. Returns ``{"disallowed": [id], "revoked":
+    [serial], "told": {host: outcome}}``, and with ``force`` ``last_seen`` (``{host: [VM]}``) if
+    they had VMs. All steps run even if one fails; then the call fails and names the failed steps.
+    It also fails if one of the others did not answer: run it again. Undo: virt.allow, then
+    virt_pki.renew.
 
     CLI Example:
 
@@ -71,4 +75,5 @@ def disallow(*hosts):
         salt-run virt.allow hyper3
         salt-run virt_pki.renew hyper3
     """
-    return allowing.disallow(__opts__, hosts, store.utc_now())
+    is_forced = arguments.boolean("force", force)
+    return allowing.disallow(__opts__, hosts, store.utc_now(), force=is_forced)

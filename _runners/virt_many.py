@@ -89,7 +89,8 @@ def init_many(
     quiet
         Show no progress. Defaults to False.
 
-    All other keyword arguments of the module's ``virt.init`` are passed on.
+    All other keyword arguments of the module's ``virt.init`` are passed on; ``machine`` defaults as
+    in virt.init.
 
     Existing VMs with the same CPUs, memory and groups are left alone: a repeated call builds the
     missing ones. If another VM or minion has one of the names, the call fails before it builds
@@ -98,8 +99,9 @@ def init_many(
     Returns ``{"built": {name: host}, "exists": {name: host}, "failed": {name: reason}}``, and if
     there are any, ``warnings``, ``seconds`` (until each minion answered), and after
     ``all_or_nothing`` ``purged`` and ``left`` (VMs that could not be purged); with ``dry_run=True``
-    ``plan`` (``{name: host}``), ``exists`` and ``failed``. If VMs have no host, ``helps`` lists
-    remedies. Exit code 1 if a VM is not built. Undo: virt.purge of each.
+    ``plan`` (``{name: host}``), ``exists`` and ``failed``, and ``warnings`` of VMs without an
+    image. If VMs have no host, ``helps`` lists remedies. Exit code 1 if a VM is not built. Undo:
+    virt.purge of each.
 
     CLI Example:
 

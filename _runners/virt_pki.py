@@ -7,6 +7,7 @@ Hosts request their certificates with the state ``virt.keys``; their private key
 """
 
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.core import arguments
 from saltvirt.core.options import config
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
@@ -65,29 +66,33 @@ def renew(host=None):
 
 
 @runner_function
-def revoke(target):
+def revoke(target, force=False):
     """
     Revoke a host's certificates and shut it out, or revoke one certificate.
 
     target
         A hypervisor's id, or a serial of ``virt_pki.list``.
+    force
+        Shut a host out although it has VMs: a host that is dead or hostile. Defaults to False.
 
     A host is shut out as by virt.disallow, because it could request new certificates otherwise;
-    undo: virt.allow, then virt_pki.renew. A serial has no undo; its host gets a new certificate
-    when it applies ``virt.keys`` again. All other hosts get the new revocation list. Returns
-    ``{"revoked": [serial], "told": {host: outcome}}``, for a host with ``"disallowed": [id]`` too,
-    and with ``last_seen`` (``{host: [VM]}``) if it had VMs when it last answered: no command of
-    this master reaches these any more, so empty the host first (virt.evacuate).
+    undo: virt.allow, then virt_pki.renew. As there, the call fails and changes nothing if the host
+    has VMs, or had some when it last answered: empty it first (virt.evacuate). A serial has no
+    undo; its host gets a new certificate when it applies ``virt.keys`` again. All other hosts get
+    the new revocation list. Returns ``{"revoked": [serial], "told": {host: outcome}}``, for a host
+    with ``"disallowed": [id]`` too, and with ``force`` ``last_seen`` (``{host: [VM]}``) if it had
+    VMs.
 
     CLI Example:
 
     .. code-block:: bash
 
-        salt-run virt_pki.revoke hyper1
-        salt-run virt.allow hyper1
-        salt-run virt_pki.renew hyper1
+        salt-run virt_pki.revoke hyper3
+        salt-run virt.allow hyper3
+        salt-run virt_pki.renew hyper3
     """
-    return allowing.revoke(__opts__, target, store.utc_now())
+    is_forced = arguments.boolean("force", force)
+    return allowing.revoke(__opts__, target, store.utc_now(), force=is_forced)
 
 
 @runner_function

@@ -73,6 +73,14 @@ def test_a_running_vm_moves_up_and_back(cloud2, made):
     counts(cloud2, "hyper2")
 
 
+def test_a_vm_that_names_no_machine_type_can_leave_the_newer_host(cloud2, made):
+    assert made("host=hyper3", "start=False") == "hyper3"
+
+    move(cloud2, "hyper1")
+
+    assert where(cloud2) == {"hyper1": "shut off"}
+
+
 @pytest.mark.nightly
 def test_a_stopped_vm_moves_up_and_back_and_starts_on_each(cloud2, made):
     made("host=hyper1", "start=False")

@@ -212,7 +212,7 @@ def test_what_is_planted_is_found_alone_and_mended_by_its_line(cloud, usual, pla
 
 
 def test_a_host_that_nobody_has_allowed_is_named_with_the_command(cloud):
-    cloud.sh("master", "salt-run virt.disallow hyper3")
+    cloud.sh("master", "salt-run virt.disallow hyper3 force=True")
     try:
         there = found(cloud.run("virt.setup_check", "hyper3"))
     finally:

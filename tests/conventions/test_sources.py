@@ -92,7 +92,7 @@ MANY_NAMES = {
     "migration/master/evacuationnotes.py": 14,
     "network/bridge/links.py": 13,
     "network/firewall/rules.py": 19,
-    "placement/answers.py": 32,
+    "placement/answers.py": 33,
     "placement/brief.py": 14,
     "seeding/offline/lending.py": 14,
     "seeding/offline/worker/confined.py": 16,

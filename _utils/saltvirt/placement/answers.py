@@ -400,6 +400,14 @@ class FileUsers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedDisk:
+    """A file that other hosts see, too, and whether a program has it open, here or there."""
+
+    path: str
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
     """
     A host's answer to ``virt.image_prune``, by digest.

@@ -105,6 +105,56 @@ def _summary(machines: Iterable[str]) -> Machines:
     return Machines(versions=dict(sorted(ends.items())), names=sorted(names))
 
 
+# The family of the machine types that libvirt chooses from, by architecture.
+_USUAL_FAMILIES = {
+    "x86_64": "pc-i440fx-",
+    "i686": "pc-i440fx-",
+    "aarch64": "virt-",
+    "riscv64": "virt-",
+    "ppc64le": "pseries-",
+    "s390x": "s390-ccw-virtio-",
+}
+# The last minor releases of QEMU's major ones; of later ones the last is 2.
+_LAST_MINORS = {0: 15, 1: 7, 2: 12, 3: 1}
+# Names of these families: a host that is asked about them reports the oldest and the newest.
+USUAL_MACHINES = tuple(sorted({f"{usual_family}1.0" for usual_family in _USUAL_FAMILIES.values()}))
+
+
+def find_common_machine(hosts: Mapping[str, HostInfo], arch: str) -> str | None:
+    """
+    Return the newest machine type that hosts of different QEMUs have in common.
+
+    Returns None if the hosts' newest types are the same, so that each host's own choice suits all,
+    or if there is none in common. A host without types of the usual family does not count.
+    """
+    usual_family = _USUAL_FAMILIES.get(arch, "")
+    ends = [
+        [family(end)[1] or () for end in machines.versions.get(usual_family, ())]
+        for host in hosts.values()
+        if (machines := host.machines.get(arch))
+    ]
+    # A host could otherwise make up a version that no other host knows.
+    ends = [end for end in ends if len(end) == 2 and all(map(_is_release, end))]
+    oldest, newest = [end[0] for end in ends], [end[1] for end in ends]
+    if len(set(newest)) < 2 or min(newest) < max(oldest):
+        return None
+    return f"{usual_family}{_dotted(min(newest))}"
+
+
+def _is_release(version: tuple[int, ...]) -> bool:
+    """Return whether QEMU has, or may have, a release of this number."""
+    if len(version) != 2:
+        return False
+    major, minor = version
+    return minor <= _LAST_MINORS.get(major, 2)
+
+
+def has_usual_machines(host: HostInfo, arch: str) -> bool:
+    """Return whether a host has versioned machine types of the usual family."""
+    machines = host.machines.get(arch)
+    return machines is not None and _USUAL_FAMILIES.get(arch, "") in machines.versions
+
+
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 

@@ -100,7 +100,7 @@ def remove(lab, args):
     host(args.node)
     node.pid_of(lab, MASTER)
     node.remove(lab, args.node)
-    saltd.salt(lab, "salt-run", ["virt.disallow", args.node], capture_output=True)
+    saltd.salt(lab, "salt-run", ["virt.disallow", args.node, "force=True"], capture_output=True)
     saltd.salt(lab, "salt-key", ["-d", args.node, "-y"], capture_output=True)
     return 0
 

@@ -109,7 +109,7 @@ def test_nothing_is_done_with_a_stale_definition_while_the_vms_host_is_silent(st
 
     assert "'web' was last seen on hyper2 (does not answer" in str(caught.value)
     assert "hyper1 has a VM of that name, too" in str(caught.value)
-    assert "if hyper2 never comes back, see docs/maintenance.md" in str(caught.value)
+    assert "if hyper2 never comes back: salt-run virt.host_lost hyper2" in str(caught.value)
     assert stale.hosts.where("web") == ["hyper1", "hyper2"] and stale.hosts.sent == []
 
 

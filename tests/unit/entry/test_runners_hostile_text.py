@@ -159,6 +159,23 @@ TABLES = {
         {"failed": {HOSTILE: HOSTILE}, "unreachable": [HOSTILE]},
         {"error": HOSTILE},
     ],
+    "virt_lost": [
+        {
+            "host": HOSTILE,
+            "state": HOSTILE,
+            "vms": {
+                HOSTILE: {
+                    "shared_disks": {HOSTILE: [HOSTILE]},
+                    "open": [HOSTILE],
+                    "also_on": [HOSTILE],
+                }
+            },
+            "moves": {HOSTILE: HOSTILE},
+            "unasked": {HOSTILE: HOSTILE},
+            "steps": [{"step": HOSTILE, "commands": [HOSTILE]}],
+        },
+        {"error": HOSTILE},
+    ],
     "virt_moves": [
         {
             "moves": {HOSTILE: HOSTILE},
@@ -172,6 +189,7 @@ TABLES = {
     ],
     "virt_plan": [
         {HOSTILE: ROW},
+        {HOSTILE: {**ROW, "chosen": True, "vm": HOSTILE, "warnings": [HOSTILE]}},
         {"error": HOSTILE, "hosts": {HOSTILE: ROW}, "candidates": {HOSTILE: CANDIDATE}},
         {"error": HOSTILE, "console_command": HOSTILE, "console": [HOSTILE], "login": HOSTILE},
         {"error": HOSTILE, "console_command": HOSTILE, "console_error": HOSTILE},

@@ -43,6 +43,8 @@ class Hosts:
         # Whether hosts note what a build makes if they are told that it may be taken back.
         self.notes_made = True
         self.profiles = {"default": {"size_mib": 1}}
+        # The releases of Debian of hosts that have another one than 13.
+        self.releases = {}
         self.does = {"virt.init": self.build, "virt.purge": self.remove}
         for name in names:
             (folder / name).mkdir()
@@ -120,8 +122,14 @@ class Hosts:
             node = {"freecpu": 1, "freemem": 1.0, "node_info": {"cpus": 1, "phymemory": 1}}
             return {**node, "vm_info": {n: {**shown, **v} for n, v in vms.items()}}
         if fun == "virt.placement_facts":
-            return told.placement_facts(host, self._info(vms), **kwarg)
-        return self._info(vms)
+            return told.placement_facts(host, self._of_release(host, vms), **kwarg)
+        return self._of_release(host, vms)
+
+    def _of_release(self, host, vms):
+        if host not in self.releases:
+            return self._info(vms)
+        release = said_of(self.releases[host])
+        return {**self._info(vms), **{key: release[key] for key in ("machines", "versions")}}
 
     def _info(self, vms):
         sized = {"vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
@@ -183,8 +191,12 @@ def terms(*, wait=False, **given):
 def request(name="web", *, cpu=1, mem=1, wait=False, **given):
     """Return the request of a call, which waits for no minion unless it says so."""
     asked = terms(wait=wait, **given)
-    options = {key: value for key, value in given.items() if not hasattr(asked, key)}
-    options = {key: options[key] for key in options if not hasattr(asked.policy, key)}
+    # A machine type is an argument of the call, and a default of its terms.
+    options = {
+        key: value
+        for key, value in given.items()
+        if key == "machine" or not (hasattr(asked, key) or hasattr(asked.policy, key))
+    }
     return vmrequest.parse(name, cpu, mem, options, asked)
 
 

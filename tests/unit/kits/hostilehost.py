@@ -105,6 +105,9 @@ class Cloud(playedhosts.Cloud):
         self._vm(host, name)
         return [f"/mnt/shared/{name}_system.qcow2"]
 
+    def _shared_disks(self, _host, names):
+        return {n: [{"path": f"/mnt/shared/{n}_a.raw", "is_open": False}] for n in names}
+
     def _file_users(self, _host, paths, uuid=None):
         return {path: {"used_by": [], "doubts": []} for path in paths}
 

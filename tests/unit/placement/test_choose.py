@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from saltvirt.core.errors import NoHostFits
 from saltvirt.core.model import Requirements
 from saltvirt.core.options import config
-from saltvirt.placement import choose, fit, score
+from saltvirt.placement import choose, cures, fit, score
 
 FLEETS = Path(__file__).resolve().parents[2] / "data" / "fleets"
 NEED = Requirements(
@@ -83,7 +83,7 @@ def test_every_filter_says_why(change, reason):
     found = why_not(replace(NEED, **change), hosts)
     assert reason in found
     # What says itself what to do needs no more.
-    assert len(choose.find_cures([found])) == 1 or reason[:9] in ("cannot ta", "interface")
+    assert len(cures.find_cures([found])) == 1 or reason[:9] in ("cannot ta", "interface")
 
 
 def test_an_older_host_that_says_nothing_of_its_stocks_is_not_asked_for_them():
@@ -219,7 +219,65 @@ def test_a_failed_choice_ends_with_what_helps_each_once():
         "salt-run virt.maintenance HOST off, or virt.restore HOST"
     )
     # A host that refuses says the same of itself, and it is told once.
-    assert choose.strip_cures(line) == before
+    assert cures.strip_cures(line) == before
+
+
+REASONS = {
+    "an argument of init alone": "no nic profile 'lan' there",
+    "the size": "9 CPUs wanted, 4 of 8 free",
+    "the host": "in maintenance",
+    "the machine type": "its machine type pc-q35-10.0 is newer than QEMU 7.2 there knows",
+    "the CPU": "its CPU lacks avx for kvm guests",
+    "headroom": "headroom: hyper2 could not be emptied",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "helps"),
+    [
+        (
+            cures.INIT,
+            [
+                "fewer CPUs, or more of them per CPU of the host: virt:cpu_ratio",
+                "salt-run virt.maintenance HOST off, or virt.restore HOST",
+                "a CPU model that all hosts have: cpu={model: …}",
+                "machine= of the oldest host, as salt-run virt.host_info fields=machines shows "
+                "them",
+                "name a profile that the host has in virt:nic, or nic=nat",
+                "headroom=False, or more hosts",
+            ],
+        ),
+        (
+            cures.MIGRATE,
+            [
+                "fewer CPUs of the VM, by virt.update web1 cpu=, or more of them per CPU of the "
+                "host: virt:cpu_ratio",
+                "salt-run virt.maintenance HOST off, or virt.restore HOST",
+                "a CPU model that all hosts have, by virt.update web1 cpu={model: …} and a restart",
+                "a newer QEMU there: this VM keeps the machine type that it was made with",
+                "more hosts",
+            ],
+        ),
+        (
+            cures.CLONE,
+            [
+                "more of them per CPU of the host: virt:cpu_ratio",
+                "salt-run virt.maintenance HOST off, or virt.restore HOST",
+                "more hosts",
+            ],
+        ),
+    ],
+)
+def test_what_helps_is_what_the_command_can_be_given(command, helps):
+    found = cures.find_cures(REASONS.values(), command, "web1")
+
+    assert found == helps
+
+
+def test_a_name_that_a_shell_would_obey_is_quoted_in_what_helps():
+    (text,) = cures.find_cures(["it already has a VM called x"], name="a; b")
+
+    assert text.endswith("salt-run virt.purge 'a; b'")
 
 
 @pytest.mark.parametrize("kind", ["vms", "coming"])

@@ -68,7 +68,7 @@ def test_an_interruption_begins_no_more_and_says_which(
 def test_whatever_ends_the_wait_it_is_said_what_is_built_and_who_has_answered(
     cloud, monkeypatch, cut, line
 ):
-    def cut_off(_cloud, _until, out):
+    def cut_off(_cloud, _until, out, **_options):
         out["web1"] = time.monotonic()
         raise cut
 
@@ -84,7 +84,7 @@ def test_whatever_ends_the_wait_it_is_said_what_is_built_and_who_has_answered(
 def test_all_or_nothing_is_nothing_if_the_master_fails_while_minions_are_waited_for(
     cloud, monkeypatch
 ):
-    def cut_off(*_args):
+    def cut_off(*_args, **_options):
         raise MasterError("the Salt master does not answer")
 
     monkeypatch.setattr(run.minionwait, "wait_for_minions", cut_off)

@@ -348,7 +348,9 @@ def test_minions_that_do_not_answer_are_named_and_stay(cloud, monkeypatch):
     monkeypatch.setattr(
         run.minionwait,
         "wait_for_minions",
-        lambda _cloud, until, out: out.update({n: answered[n] for n in answered if n in until}),
+        lambda _cloud, until, out, **_options: out.update(
+            {n: answered[n] for n in answered if n in until}
+        ),
     )
 
     with pytest.raises(NotAllBuilt, match="keeps its key, but its minion does not") as caught:

@@ -12,6 +12,7 @@ from saltvirt.certificates.master import certificates
 from saltvirt.cluster import candidates, membership, orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.cluster.rpc import waits
 from saltvirt.core import arguments, terminal
 from saltvirt.core.errors import BadArgument, BadConfig, MasterError, VirtError
 from saltvirt.core.journal import records
@@ -205,9 +206,21 @@ def _readable_members(opts: Mapping[str, Any]) -> membership.Members:
         return membership.Members()
 
 
-def disallow(opts: Mapping[str, Any], host_args: Sequence[object], now: datetime) -> dict[str, Any]:
+def disallow(
+    opts: Mapping[str, Any],
+    host_args: Sequence[object],
+    now: datetime,
+    *,
+    force: bool = False,
+    function: str = "virt.disallow",
+) -> dict[str, Any]:
     """
     Shut minions out: list them, revoke their certificates, and update all other hosts.
+
+    force
+        Shut out hosts with VMs, too. Without, MasterError names the VMs, and nothing is changed.
+    function
+        The function that the operator called, for the command in that error.
 
     Returns ``{"disallowed": [id], "revoked": [serial], "told": {host: comment}}``, and
     ``last_seen`` (``{host: [VM]}``) of minions that had VMs when they last answered. Later steps
@@ -219,6 +232,8 @@ def disallow(opts: Mapping[str, Any], host_args: Sequence[object], now: datetime
     steps = IndependentSteps(opts)
     holders = steps.take("the certificates cannot be listed", certificates.holders, opts, now)
     ids = _match_known(opts, texts, holders)
+    if not force:
+        _refuse_hosts_with_vms(opts, ids, function)
     disallowed_ids = steps.take("the list of hosts is not written", _write_disallowed, opts, ids)
     revoked_serials = steps.take("not all is revoked", certificates.revoke_hosts, opts, ids, now)
     comments_by_host: dict[str, str] | None = {}
@@ -232,12 +247,68 @@ def disallow(opts: Mapping[str, Any], host_args: Sequence[object], now: datetime
         "revoked": revoked_serials or [],
         "told": comments_by_host or {},
     }
-    out |= _last_seen(opts, ids)
+    out |= steps.take("the VMs last seen there are not known", _last_seen, opts, ids) or {}
     if steps.failed:
         finished_steps = ["shut out"] if disallowed_ids else []
         finished_steps += ["the certificates are revoked"] if revoked_serials is not None else []
-        raise _partial_disallow_error(ids, finished_steps, steps, out)
+        raise _partial_disallow_error(ids, finished_steps, steps, out, force=force)
     return out
+
+
+def _refuse_hosts_with_vms(opts: Mapping[str, Any], ids: Sequence[str], function: str) -> None:
+    """
+    Raise MasterError if a host that may be reached until now has VMs.
+
+    The hosts are asked; a host without an answer counts as having the VMs that it had when it last
+    answered. A host that is shut out already, or has no key, loses nothing by another call.
+    """
+    accepted_ids, members = compat.KeyStore(opts).accepted(), _readable_members(opts)
+    hosts = [host for host in ids if host in accepted_ids and not members.is_disallowed(host)]
+    reasons_by_host = _ask_for_names(opts, [host for host in hosts if members.has(host)])
+    force_command = f"salt-run {function} {shlex.join(ids)} force=True"
+    try:
+        names_by_host = _last_seen(opts, hosts).get("last_seen", {})
+    except (MasterError, OSError) as failed:
+        raise MasterError(
+            f"which VMs {' and '.join(hosts)} had is not known, so nothing was changed: {failed}; "
+            f"to shut out a host that is dead or hostile all the same: {force_command}"
+        ) from failed
+    if not names_by_host:
+        return
+    parts = [
+        _describe_vms(host, names, reasons_by_host.get(host))
+        for host, names in names_by_host.items()
+    ]
+    host_word = shlex.quote(next(iter(names_by_host))) if len(names_by_host) == 1 else "HOST"
+    error = MasterError(
+        f"{'; '.join(parts)}; nothing was changed, as no command of this master reaches the VMs "
+        f"of a host that is shut out: empty it first: salt-run virt.evacuate {host_word}; if it is "
+        f"dead, see what to do about them: salt-run virt.host_lost {host_word}; if it is dead or "
+        f"hostile, shut it out with them: {force_command}"
+    )
+    error.table = {"last_seen": names_by_host}
+    raise error
+
+
+def _describe_vms(host: str, names: Sequence[str], reason: str | None) -> str:
+    """Return the VMs of a host; ``reason`` says why it did not list them now."""
+    count_text = terminal.count_text(len(names), "VM")
+    names_text = terminal.join_some(names)
+    if reason is None:
+        return f"{host} has {count_text} ({names_text})"
+    return f"{host} had {count_text} ({names_text}) when it last answered ({reason})"
+
+
+def _ask_for_names(opts: Mapping[str, Any], hosts: Sequence[str]) -> dict[str, str]:
+    """Have hosts list their VMs, which refreshes the hints; return why some hosts did not."""
+    if not hosts:
+        return {}
+    try:
+        survey = inventory.survey(Cloud.of(opts, is_reading=True), hosts, "virt.vm_state")
+        return waits.add_durations(opts, survey.reasons())
+    except (VirtError, OSError) as error:
+        # A host must be shut out even if this master cannot ask: what was last seen counts.
+        return dict.fromkeys(hosts, f"it cannot be asked: {error}")
 
 
 def _last_seen(opts: Mapping[str, Any], ids: Sequence[str]) -> dict[str, Any]:
@@ -251,11 +322,14 @@ def _partial_disallow_error(
     finished_steps: Sequence[str],
     steps: IndependentSteps,
     out: Mapping[str, Any],
+    *,
+    force: bool,
 ) -> MasterError:
     """Return the error of a virt.disallow of which some steps failed."""
+    force_text = " force=True" if force else ""
     error = MasterError(
         f"{' and '.join(ids)}: {', and '.join(finished_steps)}{', but ' if finished_steps else ''}"
-        f"{'; '.join(steps.failed)}; run salt-run virt.disallow {shlex.join(ids)} again"
+        f"{'; '.join(steps.failed)}; run salt-run virt.disallow {shlex.join(ids)}{force_text} again"
     )
     error.table = {**out, **steps.table}
     return error
@@ -273,13 +347,15 @@ def _update_other_hosts(opts: Mapping[str, Any], ids: Sequence[str]) -> dict[str
     return certificates.apply_keys(cloud, other_hosts)
 
 
-def revoke(opts: Mapping[str, Any], target: str, now: datetime) -> dict[str, Any]:
-    """Shut a host out, or revoke one certificate by its serial."""
+def revoke(
+    opts: Mapping[str, Any], target: str, now: datetime, *, force: bool = False
+) -> dict[str, Any]:
+    """Shut a host out (see :func:`disallow`), or revoke one certificate by its serial."""
     arguments.text("target", target)
     holders = IndependentSteps(opts).take("", certificates.holders, opts, now)
     # A host must be shut out even if the certificates cannot be listed.
     if target in holders if holders is not None else not _SERIAL.fullmatch(target):
-        return disallow(opts, [target], now)
+        return disallow(opts, [target], now, force=force, function="virt_pki.revoke")
     return certificates.revoke(Cloud.of(opts), target, now)
 
 

@@ -16,6 +16,7 @@ from saltvirt.placement.answers import (
     Load,
     MigrationInfo,
     Presence,
+    SharedDisk,
 )
 from saltvirt.placement.brief import Brief
 from saltvirt.placement.shownvms import FoundVms, FullInfo, ListedVm
@@ -35,6 +36,7 @@ _SHAPES: Mapping[str, object] = {
     "virt.presence": Presence,
     "virt.file_users": dict[str, FileUsers],
     "virt.shared_files": list[str],
+    "virt.shared_disks": dict[str, list[SharedDisk]],
     "virt.migration_state": dict[str, list[records.ShownRecord]],
     "virt.migrate_check": dict[str, list[str]],
 }

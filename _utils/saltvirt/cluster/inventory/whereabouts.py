@@ -19,8 +19,6 @@ from saltvirt.core import terminal
 from saltvirt.core.errors import NameTaken, NoSuchVm
 
 RUNNING_STATES = ("running", "paused")
-# The page on hosts that are lost for good.
-_LOST_HOST_PAGE = "docs/maintenance.md"
 
 
 class Purpose(Enum):
@@ -310,7 +308,9 @@ def _no_such_vm(vm: Whereabouts, out_of_reach: Mapping[str, str]) -> NoSuchVm:
 
 
 def _if_lost(hosts: Iterable[str]) -> str:
-    return f"if {' and '.join(hosts)} never comes back, see {_LOST_HOST_PAGE}"
+    return " and ".join(
+        f"if {host} never comes back: salt-run virt.host_lost {shlex.quote(host)}" for host in hosts
+    )
 
 
 def with_reasons(out_of_reach: Mapping[str, str]) -> str:

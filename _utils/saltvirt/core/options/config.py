@@ -98,6 +98,7 @@ _MASTER = {
     "placement": one_of(*_PLACEMENTS),
     "spread_over": TEXT,
     "headroom": FLAG,
+    "machine": TEXT,
     "sample_hosts": COUNT,
     "init_per_host": AT_LEAST_1,
     "init_parallel": AT_LEAST_1,
@@ -206,6 +207,8 @@ class MasterSettings(_Options):
     placement: str = "spread"
     spread_over: str | None = None
     headroom: bool = False
+    # Defaults to the newest that all hosts have, see saltvirt.placement.generation.
+    machine: str | None = None
     sample_hosts: int = 100
     init_per_host: int = 2
     init_parallel: int = 16

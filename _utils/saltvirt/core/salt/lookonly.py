@@ -46,8 +46,8 @@ MODULES: Mapping[str, Functions] = {
         changes="init purge start stop shutdown reboot reset pause resume ctrl_alt_del maintenance"
     ),
     "virt_answers": Functions(
-        looks="presence shared_files file_users host_info placement_facts vms vm_rows full_info "
-        "vm_state migration_info",
+        looks="presence shared_files shared_disks file_users host_info placement_facts vms "
+        "vm_rows full_info vm_state migration_info",
         changes="signed refuse_order",
     ),
     "virt_answers_moves": Functions(
@@ -122,6 +122,7 @@ RUNNERS: Mapping[str, Functions] = {
     "virt_details": _runner("virt_details"),
     "virt_doctor": Functions(looks="trash", changes="doctor trash_restore trash_empty"),
     "virt_guest": _runner("virt_guest"),
+    "virt_host": Functions(looks="host_lost"),
     "virt_image": Functions(looks="images", changes="image_pull image_prune image_build"),
     "virt_files": _runner(
         "virt_files", changes="volume_delete volume_wipe volume_resize volume_upload trash_put"

@@ -18,7 +18,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.migration import movespec
 from saltvirt.migration.master import recovery
 from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed, MoveHosts, NotReady
-from saltvirt.placement import brief, choose, whatif
+from saltvirt.placement import brief, choose, cures, whatif
 from saltvirt.placement.answers import DiskFacts, MigrationInfo
 from saltvirt.vm.create.master.hostbuild import no_host_fits_error
 from saltvirt.vm.recovery.master import interrupted
@@ -146,7 +146,7 @@ def choose_host(
         if not reasons:
             return evaluation.host
         refusals_by_host[evaluation.host] = reasons
-    raise no_host_fits_error(whatif.needs_of_move(migration_info), evaluations, refusals_by_host)
+    raise _no_host_fits_error(migration_info, evaluations, refusals_by_host)
 
 
 def dry_run(
@@ -233,7 +233,16 @@ def migrate(
             warnings = [figures.get("warning"), behind_nat(migration_info, host)]
             warning = "; ".join(filter(None, warnings))
             return {**out, "warning": warning} if warning else out
-    raise no_host_fits_error(whatif.needs_of_move(migration_info), evaluations, refusals_by_host)
+    raise _no_host_fits_error(migration_info, evaluations, refusals_by_host)
+
+
+def _no_host_fits_error(
+    migration_info: MigrationInfo,
+    evaluations: Sequence[Evaluation],
+    refusals_by_host: Mapping[str, list[str]],
+) -> NoHostFits:
+    required = whatif.needs_of_move(migration_info)
+    return no_host_fits_error(required, evaluations, refusals_by_host, cures.MIGRATE)
 
 
 def _settle(cloud: Cloud, order: LockedRecord) -> None:

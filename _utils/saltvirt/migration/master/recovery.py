@@ -97,7 +97,7 @@ def _unsettled_error(hands: MoveExecutor, reason: str) -> Unsettled:
         more = (
             f", or {never}, with keep={other_host}"
             if other_host
-            else f"; {never}, see docs/maintenance.md"
+            else f"; {never}: salt-run virt.host_lost {shlex.quote(str(silent_hosts[0]))}"
         )
     return Unsettled(
         f"the move of VM {hands.name!r} {hands.hosts} is not over: {reason}. "

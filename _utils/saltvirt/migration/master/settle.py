@@ -62,6 +62,23 @@ def settle_all(
     return {"settled": out, **survey.beside()}
 
 
+def find_moves(
+    cloud: Cloud, answers: Mapping[str, Any], host: str
+) -> dict[tuple[str, str], MoveHosts]:
+    """
+    Return ``{(VM, token): its hosts}`` of the recorded moves from and to a host.
+
+    answers
+        Those of the other hosts to ``virt.migration_state``.
+    """
+    recorded_moves, _disputed = _collect_moves(cloud, answers, None)
+    return {
+        move: hosts
+        for move, (hosts, _uuid) in recorded_moves.items()
+        if host in (hosts.source, hosts.target)
+    }
+
+
 def _refuse_unnamed(name: str | None, *, force: bool) -> None:
     """Raise BadArgument for a name that is no text, and for ``force`` without a name."""
     if name is not None:

@@ -152,6 +152,6 @@ def _unresponsive_message(
     return (
         f"{paths_text} on {host} is on storage that other hosts see, and {names} may need it and "
         "cannot be asked, so nothing is changed; wait until all hosts answer; if a host is lost: "
-        f"salt-run virt.disallow {shlex.quote(lost_host)}; or if none of its VMs needs the files, "
+        f"salt-run virt.host_lost {shlex.quote(lost_host)}; or if none of its VMs needs the files, "
         "give force=True"
     )

@@ -126,7 +126,7 @@ def _certificates(facts: MasterRecords) -> Iterator[Finding]:
 def _unchecked_hosts(cloud: DoctorCloud) -> Iterator[Finding]:
     for host, failure in sorted(cloud.failures.items()):
         finding = unchecked(host, failure.text, FUN, _NOT_JUDGED)
-        gone_hint = f"; if it never comes back: salt-run virt.disallow {shlex.quote(host)}"
+        gone_hint = f"; if it never comes back: salt-run virt.host_lost {shlex.quote(host)}"
         yield replace(finding, fix=finding.fix + gone_hint)
 
 
@@ -139,6 +139,6 @@ def _remembered_hosts(cloud: DoctorCloud) -> Iterator[Finding]:
                 f"this master does not ask it any more, and it had VMs ({join_some(names, 5)}): "
                 "no file and no key is judged",
                 f"allow it again: salt-run virt.allow {name}; if it is gone for good: salt-run "
-                f"virt.disallow {name}; salt-key -d {name}",
+                f"virt.host_lost {name}",
                 where=host,
             )

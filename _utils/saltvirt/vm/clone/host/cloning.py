@@ -12,6 +12,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.core.salt.context import Context
 from saltvirt.core.seedmethods import AUTO, GUESTFS, METHODS, NOCLOUD
 from saltvirt.libvirt import connect, reservations
+from saltvirt.placement import cures
 from saltvirt.placement.answers import HostInfo
 from saltvirt.seeding import identity, submission
 from saltvirt.vm.clone import clonespec
@@ -110,7 +111,13 @@ class _Clone:
 
     def refuse_host(self, info: HostInfo) -> tuple[str, ...]:
         """Raise unless the host has room for the clone, and no other VM of its name."""
-        return buildplan.refuse(self.deployment.vm, self._host_facts, info, self.requirements)
+        return buildplan.refuse(
+            self.deployment.vm,
+            self._host_facts,
+            info,
+            self.requirements,
+            command=cures.CLONE,
+        )
 
     def plan(self, *, is_dry: bool) -> buildplan.Plan:
         settings = self._context.settings

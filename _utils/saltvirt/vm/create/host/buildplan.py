@@ -14,7 +14,7 @@ from saltvirt.core.errors import (
 )
 from saltvirt.core.model import Deployment, Disk, Requirements, Vm
 from saltvirt.core.seedmethods import CREDENTIAL, SEED
-from saltvirt.placement import choose, fit
+from saltvirt.placement import cures, fit
 from saltvirt.placement.answers import HostInfo
 from saltvirt.seeding import seedchoice
 from saltvirt.storage import seedfiles
@@ -254,7 +254,7 @@ def apply_host_facts(vm: Vm, host: HostFacts) -> Vm:
     """Return the VM with the host's defaults; refuse devices and types that the host lacks."""
     reason = fit.why_not_type(host.domain_types, vm.domain_type)
     if reason:
-        raise ReservationRefused(vm.name, [reason], choose.format_cures([reason]))
+        raise ReservationRefused(vm.name, [reason], cures.format_cures([reason], name=vm.name))
     _refuse_nics(vm, host)
     for name in vm.host_devices:
         hostdev.refuse_unknown(name, host.devices)
@@ -282,7 +282,13 @@ def _refuse_nics(vm: Vm, host: HostFacts) -> None:
 
 
 def refuse(
-    vm: Vm, host: HostFacts, info: HostInfo, requirements: Requirements, *, start: bool = True
+    vm: Vm,
+    host: HostFacts,
+    info: HostInfo,
+    requirements: Requirements,
+    *,
+    start: bool = True,
+    command: str = cures.INIT,
 ) -> tuple[str, ...]:
     """
     Raise unless the host has room for the VM, and no other VM of its name.
@@ -294,6 +300,8 @@ def refuse(
     start
         Whether the VM is started. If not, inactive networks and missing bridges are accepted, as
         by virt.update. Defaults to True.
+    command
+        The operator's command, which decides the remedies.
     """
     if requirements.name in info.kept:
         raise NameTaken(
@@ -312,7 +320,8 @@ def refuse(
     if not reasons and not host.has_machine:
         reasons = [f"QEMU {host.qemu} there does not know the machine type {vm.machine}"]
     if reasons:
-        raise ReservationRefused(requirements.name, reasons, choose.format_cures(reasons))
+        cures_text = cures.format_cures(reasons, command, requirements.name)
+        raise ReservationRefused(requirements.name, reasons, cures_text)
     return tuple(f"it is defined, and cannot start yet: {reason}" for reason in start_reasons)
 
 

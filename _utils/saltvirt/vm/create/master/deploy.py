@@ -24,6 +24,10 @@ from saltvirt.vm.guest.master import reachvm
 from saltvirt.vm.recovery.master import interrupted
 from saltvirt.vm.recovery.master.interrupted import PendingJob
 
+_MACHINE_TEXT = (
+    "the hosts have different QEMUs, so a new VM gets {}, the newest machine type that all of them "
+    "have, and can move to each; machine= or virt:machine of the master sets another"
+)
 _NAT_DETAIL = "nat: only its host reaches it, and a move breaks its connections"
 
 
@@ -146,7 +150,11 @@ def refuse(cloud: Cloud, request: VmRequest) -> Hosts:
 
 
 def dry_run(cloud: Cloud, request: VmRequest) -> dict[str, dict[str, Any]]:
-    """Return the table of hosts and deploy nothing; raise the errors of a deployment."""
+    """
+    Return the table of hosts and deploy nothing; raise the errors of a deployment.
+
+    The row of the host that would get the VM has ``chosen``, ``vm`` and maybe ``warnings``, too.
+    """
     hosts = refuse(cloud, request)
     evaluations = _evaluate(cloud, request, hosts)
     if hosts.is_sample and not any(evaluation.fits for evaluation in evaluations):
@@ -154,7 +162,14 @@ def dry_run(cloud: Cloud, request: VmRequest) -> dict[str, dict[str, Any]]:
         evaluations = _evaluate(cloud, request, hosts)
     if not any(evaluation.fits for evaluation in evaluations):
         raise hostbuild.no_host_fits_error(request.requirements, evaluations)
-    return hostbuild.table(evaluations)
+    table, host = hostbuild.table(evaluations), evaluations[0].host
+    machines_by_host = choose_machines(request, hosts)
+    warnings = request.warnings(host, hosts.survey.answers[host])
+    if host in machines_by_host:
+        warnings.append(_MACHINE_TEXT.format(machines_by_host[host]))
+    table[host] |= {"chosen": True, "vm": request.name}
+    table[host] |= {"warnings": warnings} if warnings else {}
+    return table
 
 
 def deploy(cloud: Cloud, request: VmRequest) -> dict[str, Any]:
@@ -210,6 +225,9 @@ def _build_on_best_host(
         raise hostbuild.no_host_fits_error(request.requirements, evaluations)
     answers = hosts.survey.answers
     tell_of_nat(cloud, request.requirements, answers[fitting_hosts[0]])
+    machines_by_host = choose_machines(request, hosts)
+    if fitting_hosts[0] in machines_by_host:
+        tell_of_machine(cloud, machines_by_host[fitting_hosts[0]])
     seeded_hosts = {host for host in fitting_hosts if request.is_seeded(answers[host])}
     unasked_hosts = [] if request.terms.force else sorted(hosts.survey.reasons())
     similar_names = presence.find_similar_names(request.name, presence.names(answers))
@@ -224,9 +242,24 @@ def _build_on_best_host(
         hosts=[(host, progress_template.format(host)) for host in fitting_hosts],
         no_host_error=partial(hostbuild.no_host_fits_error, request.requirements, evaluations),
         report={"unasked": unasked_hosts, "others": similar_names, "images": images},
+        machines_by_host=machines_by_host,
     )
     host = hostbuild.run_build(build, seeded_hosts)
     return _NewVm(host=host, is_seeded=host in seeded_hosts, warnings=build.warnings)
+
+
+def choose_machines(request: VmRequest, hosts: Hosts) -> dict[str, str]:
+    """Return the machine types that hosts are to give the VM, if their own choices differ."""
+    infos_by_host = {
+        host: info for host, info in hosts.survey.answers.items() if host not in hosts.names_only
+    }
+    chosen_types = {host: request.choose_machine(infos_by_host, host) for host in infos_by_host}
+    return {host: machine for host, machine in chosen_types.items() if machine}
+
+
+def tell_of_machine(cloud: Cloud, machine: str) -> None:
+    """Show that a VM gets an older machine type than its host's newest."""
+    cloud.progress("Machine", detail=_MACHINE_TEXT.format(machine))
 
 
 def tell_of_nat(cloud: Cloud, requirements: Requirements, info: HostInfo) -> None:

@@ -25,7 +25,7 @@ from saltvirt.core.errors import NoHostFits, VirtError
 from saltvirt.core.journal.recordfacts import OrderFacts
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.model import Evaluation, Requirements
-from saltvirt.placement import choose
+from saltvirt.placement import choose, cures
 from saltvirt.vm.create.master.vmrequest import VmRequest
 
 # The kind of error after which the host may have leftovers.
@@ -50,6 +50,8 @@ class Build:
         Returns the context to hold while a host builds. Defaults to none.
     report
         The master's facts for the host: hosts not asked, similar names, images.
+    machines_by_host
+        The machine types of hosts that are not to choose one themselves.
     uuid
         The VM's UUID, which tells the VM from others of its name on all hosts.
     """
@@ -62,6 +64,7 @@ class Build:
     turn: Callable[[str], AbstractContextManager[object]] = nullcontext
     warnings: list[str] = field(default_factory=list)
     report: Mapping[str, Any]
+    machines_by_host: Mapping[str, str] = field(default_factory=dict)
     uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
@@ -179,22 +182,24 @@ def no_host_fits_error(
     requirements: Requirements,
     evaluations: Iterable[Evaluation],
     refusals: Mapping[str, Iterable[str]] | None = None,
+    command: str = cures.INIT,
 ) -> NoHostFits:
     """
     Return the error with every host's reasons against a VM.
 
     refusals
         ``{host: reasons}`` of hosts that fitted, but refused the build.
+    command
+        The operator's command, which decides the remedies.
     """
     late_evaluations = {
         host: Evaluation(host=host, reasons=tuple(reasons))
         for host, reasons in (refusals or {}).items()
     }
     evaluations = [late_evaluations.get(evaluation.host, evaluation) for evaluation in evaluations]
-    error = choose.no_host_fits(requirements, evaluations)
-    texts = choose.find_cures(
-        reason for host_evaluation in evaluations for reason in host_evaluation.reasons
-    )
+    error = choose.no_host_fits(requirements, evaluations, command)
+    reasons = (reason for host_evaluation in evaluations for reason in host_evaluation.reasons)
+    texts = cures.find_cures(reasons, command, requirements.name or "NAME")
     error.table = {"hosts": table(evaluations), **({"helps": texts} if texts else {})}
     return error
 
@@ -221,7 +226,7 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
         orders.enter(build.order, previous_phase, replace(build.facts, host=None))
         if reply.kind != _REFUSED_KIND:
             raise HostCommandFailed(f"{host}: {reply.error}")
-        reasons_by_host[host] = [choose.strip_cures(reply.error or "")]
+        reasons_by_host[host] = [cures.strip_cures(reply.error or "")]
         cloud.progress("Placing", detail=f"{host} refused: {reply.error}")
     raise build.no_host_error(reasons_by_host)
 
@@ -229,6 +234,8 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
 def _order(build: Build, host: str, pair: tuple[str, str] | None) -> minions.Reply:
     request = build.request
     kwarg = {**request.kwarg, "report": {**build.report, "uuid": build.uuid}}
+    machine = build.machines_by_host.get(host)
+    kwarg |= {"machine": machine} if machine else {}
     if pair:
         kwarg |= {
             "pub_key": pair[0],

@@ -1,7 +1,10 @@
 """Wait for the minions of new VMs."""
 
+import itertools
 import time
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +15,7 @@ from saltvirt.cluster.rpc.unsignedreplies import Pings
 from saltvirt.core import terminal
 from saltvirt.core.errors import VirtError
 from saltvirt.core.options.config import MasterSettings
+from saltvirt.core.salt import threads
 from saltvirt.placement.answers import HostInfo
 from saltvirt.seeding.shared import minionpackages
 from saltvirt.vm.create.master.vmrequest import VmRequest
@@ -103,15 +107,23 @@ class _Console:
         lines = reachvm.console_lines(self._cloud, self._host, self._name)
         # The interval starts now: an unresponsive host has cost a timeout.
         self._looked = time.monotonic()
-        self.has_no_minion = any(minionpackages.NO_MINION in line for line in lines)
+        self.has_no_minion = _says_no_minion(lines)
         if self.has_no_minion:
             return False
-        last_line = next((line for line in reversed(lines) if line), None)
-        console_text = (
-            f"; its console: {terminal.one_line(last_line, _CONSOLE_CHARS)}" if last_line else ""
-        )
+        last_line = _last_line(lines)
+        console_text = f"; its console: {last_line}" if last_line else ""
         self._cloud.progress("Waiting", detail=f"{now - self._begun:.0f} s so far{console_text}")
         return True
+
+
+def _says_no_minion(lines: Iterable[str]) -> bool:
+    return any(minionpackages.NO_MINION in line for line in lines)
+
+
+def _last_line(lines: Sequence[str]) -> str:
+    """Return the last line of a console that is not empty, as one short line."""
+    last_line = next((line for line in reversed(lines) if line), "")
+    return terminal.one_line(last_line, _CONSOLE_CHARS) if last_line else ""
 
 
 def _interrupted_error(reason: str, name: str, host: str) -> HostCommandFailed:
@@ -156,11 +168,17 @@ def wait_for_minion(
 
 def _no_minion_error(name: str, host: str) -> HostCommandFailed:
     return HostCommandFailed(
-        f"VM {name!r} runs on {host} and keeps its key, but its guest says that there is no "
-        f"salt-minion in its image and that its package manager cannot install one; remove it: "
-        f"salt-run virt.purge {name}; have the next one get a minion: {minionpackages.COMMAND}, "
-        f"and no seed_method=nocloud, nor such a virt:seed:method of {host}, by which it looks "
-        "into no image; or use an image that has one"
+        f"VM {name!r} runs on {host} and keeps its key, but {describe_no_minion(name, host)}"
+    )
+
+
+def describe_no_minion(name: str, host: str) -> str:
+    """Return what the guest of a VM without a minion says, and what to do."""
+    return (
+        f"its guest says that there is no salt-minion in its image and that its package manager "
+        f"cannot install one; remove it: salt-run virt.purge {name}; have the next one get a "
+        f"minion: {minionpackages.COMMAND}, and no seed_method=nocloud, nor such a "
+        f"virt:seed:method of {host}, by which it looks into no image; or use an image that has one"
     )
 
 
@@ -175,28 +193,95 @@ def _add_details(
 
 # How often unresponsive minions are pinged.
 _EVERY_S = 5
+# How many consoles of many VMs are read at a time: each is a question to a host.
+_CONSOLES_AT_ONCE = 16
+
+
+class Consoles:
+    """
+    The consoles of many VMs, some of which are read every 30 s, in turn.
+
+    without_minion
+        The VMs whose guests report that they have no minion and cannot install one.
+    """
+
+    def __init__(self, cloud: Cloud, hosts_by_name: Mapping[str, str]) -> None:
+        self._cloud, self._hosts = cloud, dict(hosts_by_name)
+        self._waiting_names = deque(sorted(hosts_by_name))
+        self._begun = time.monotonic()
+        self._next = self._begun + _CONSOLE_S
+        self.without_minion: set[str] = set()
+
+    def look(self, pending: Collection[str]) -> None:
+        """Read the next consoles of the pending VMs, if it is time, and show one last line."""
+        now = time.monotonic()
+        if now < self._next or not pending:
+            return
+        names = self._take_names(pending)
+        # Several threads read, and only this one shows progress.
+        quiet_cloud = replace(self._cloud, progress=lambda *_args, **_figures: None)
+        with ThreadPoolExecutor(len(names)) as pool:
+            jobs = {
+                name: threads.begin(
+                    pool, reachvm.console_lines, quiet_cloud, self._hosts[name], name
+                )
+                for name in names
+            }
+            lines_by_name = {name: job.result() for name, job in jobs.items()}
+        found = {name for name, lines in lines_by_name.items() if _says_no_minion(lines)}
+        self.without_minion |= found
+        # VMs of one call mostly have one image: the others are read at once, too.
+        self._next = time.monotonic() + (0 if found else _CONSOLE_S)
+        self._show(now, lines_by_name, len(set(pending) - found))
+
+    def _take_names(self, pending: Collection[str]) -> list[str]:
+        """Return the names whose turn it is, and put them at the end."""
+        self._waiting_names = deque(name for name in self._waiting_names if name in pending)
+        names = list(itertools.islice(self._waiting_names, _CONSOLES_AT_ONCE))
+        self._waiting_names.rotate(-len(names))
+        return names
+
+    def _show(self, now: float, lines_by_name: Mapping[str, list[str]], count: int) -> None:
+        last_lines = {name: _last_line(lines) for name, lines in lines_by_name.items()}
+        console_text = next(
+            (f"; console of {name}: {line}" for name, line in last_lines.items() if line), ""
+        )
+        minions_text = terminal.count_text(count, "minion")
+        self._cloud.progress(
+            "Waiting",
+            detail=f"for {minions_text} more, {now - self._begun:.0f} s so far{console_text}",
+        )
 
 
 def wait_for_minions(
-    cloud: Cloud, deadlines: Mapping[str, float], out: dict[str, float], every_s: float = _EVERY_S
+    cloud: Cloud,
+    deadlines: Mapping[str, float],
+    out: dict[str, float],
+    every_s: float = _EVERY_S,
+    consoles: Consoles | None = None,
 ) -> None:
     """
-    Wait for each minion until its deadline.
+    Wait for each minion until its deadline, or until its guest reports that it has none.
 
     deadlines
         ``{minion: deadline}``, by the monotonic clock.
     out
         Gets ``{minion: when it answered}`` at once, so that an interrupted wait loses nothing.
+    consoles
+        The VMs' consoles, which are read meanwhile. Defaults to none.
     """
+    hopeless: Collection[str] = consoles.without_minion if consoles else ()
     with cloud.client() as local:
         pings = Pings(local, cloud, every_s)
         while pending := {
             minion
             for minion, deadline in deadlines.items()
-            if minion not in out and deadline > time.monotonic()
+            if minion not in out and minion not in hopeless and deadline > time.monotonic()
         }:
             begun = time.monotonic()
             answered = pings.answered(pending)
             out |= dict.fromkeys(answered, time.monotonic())
+            if consoles is not None:
+                consoles.look(pending - answered)
             if answered != pending:
                 time.sleep(max(0.0, begun + every_s - time.monotonic()))

@@ -19,7 +19,7 @@ from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen, presence
 from saltvirt.core import wire
 from saltvirt.core.model import Policy, Requirements
-from saltvirt.placement import brief
+from saltvirt.placement import brief, generation
 from saltvirt.placement.answers import HostInfo
 
 FACTS, WHOLE = "virt.placement_facts", "virt.host_info"
@@ -62,8 +62,16 @@ def survey(
     if policy.headroom:
         return Offers(survey=inventory.survey(cloud, all_hosts, WHOLE))
     question = brief.build_query(requests, policy)
+    compares_machines = any(request.machine is None for request in requests)
+    if compares_machines:
+        machines = {*question.machines, *generation.USUAL_MACHINES}
+        question = replace(question, machines=sorted(machines))
     if all(brief.is_of_one_host(request, policy) for request in requests):
-        question = _narrow(cloud, question, all_hosts, candidate_hosts, policy, sample)
+        # The newest machine type that all hosts have is known only if all of them are asked.
+        count = cloud.settings.sample_hosts
+        is_small = count == 0 or len(all_hosts) <= count
+        if not (compares_machines and is_small):
+            question = _narrow(cloud, question, all_hosts, candidate_hosts, policy, sample)
     names_by_host = lastseen.read_all(cloud.opts)
     question = replace(question, with_names=not names_by_host)
     facts_survey = inventory.survey(cloud, all_hosts, FACTS, kwarg={"about": _to_kwarg(question)})

@@ -14,6 +14,7 @@ from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Policy, Requirements
 from saltvirt.core.options import config
 from saltvirt.core.options.config import MasterSettings
+from saltvirt.placement import generation
 from saltvirt.placement.answers import HostInfo
 from saltvirt.vm import profiles, spec
 
@@ -35,6 +36,8 @@ class Terms:
         Wait until the VM's own minion answers.
     wait_s
         How long to wait; see :func:`saltvirt.vm.create.master.minionwait.patience`.
+    machine
+        The machine type of VMs whose calls name none, nor an architecture.
     """
 
     host: str | None = None
@@ -43,6 +46,7 @@ class Terms:
     force: bool = False
     wait: bool = True
     wait_s: int | None = None
+    machine: str | None = None
 
     @property
     def other_host_reason(self) -> str:
@@ -77,6 +81,7 @@ def parse_terms(
         wait_s=None
         if wait_s is None
         else arguments.whole_number("wait_s", wait_s, least=0, most=_LONGEST_WAIT_S),
+        machine=settings.machine,
     )
 
 
@@ -93,6 +98,8 @@ class VmRequest:
         The sources of its disks that the call names.
     has_system
         Whether the call names a disk with a system that can be seeded. A profile may name one, too.
+    may_be_empty
+        Whether the call names disks, and nothing to boot from.
     """
 
     requirements: Requirements
@@ -101,6 +108,7 @@ class VmRequest:
     kwarg: Mapping[str, Any] = field(repr=False)
     images: frozenset[str] = field(default=frozenset(), repr=False)
     has_system: bool = False
+    may_be_empty: bool = False
     terms: Terms = field(default_factory=Terms)
 
     @property
@@ -130,6 +138,25 @@ class VmRequest:
         has_system = self.has_system or (profile is not None and profile.has_image)
         return bool(self.kwarg.get("seed", True) and has_system)
 
+    def choose_machine(self, infos_by_host: Mapping[str, HostInfo], host: str) -> str | None:
+        """
+        Return the machine type that a host is to give the VM; None leaves it to the host.
+
+        That is the newest that all hosts have, if they differ: so the VM can move to each of them.
+        """
+        info = infos_by_host[host]
+        arch = self.requirements.arch or info.cpu.arch
+        if self.requirements.machine or not generation.has_usual_machines(info, arch):
+            return None
+        return generation.find_common_machine(infos_by_host, arch)
+
+    def warnings(self, host: str, info: HostInfo) -> list[str]:
+        """Return the warnings before a build, which the host's own follow: an empty disk."""
+        profile = info.profiles.disk.get(self.requirements.disk_profile or "")
+        if not self.may_be_empty or (profile is not None and profile.has_image):
+            return []
+        return [f"no image was given: its disk is empty, unless {host} has a disk for it already"]
+
 
 def parse(name: Any, cpu: Any, mem: Any, kwarg: Mapping[str, Any], terms: Terms) -> VmRequest:
     """
@@ -140,6 +167,8 @@ def parse(name: Any, cpu: Any, mem: Any, kwarg: Mapping[str, Any], terms: Terms)
 
     Raises BadArgument for what every host would refuse.
     """
+    if terms.machine and kwarg.get("machine") is None and kwarg.get("arch") is None:
+        kwarg = {**kwarg, "machine": terms.machine}
     requirements = spec.requirements_from_master(name, cpu, mem, kwarg)
     refuse_keys(kwarg, f"virt.init {name}")
     images = frozenset(filter(None, profiles.images(kwarg)))
@@ -149,8 +178,23 @@ def parse(name: Any, cpu: Any, mem: Any, kwarg: Mapping[str, Any], terms: Terms)
         kwarg=kwarg,
         images=images,
         has_system=bool(images),
+        may_be_empty=bool(requirements.disk_profile or kwarg.get("disks"))
+        and not _has_source(kwarg),
         terms=terms,
     )
+
+
+def _has_source(keywords: Mapping[str, Any]) -> bool:
+    """Return whether the keyword arguments of ``virt.init`` name anything that a VM boots from."""
+    disks = profiles.entries(keywords.get("disks") or [], "disks")
+    boots_otherwise = "network" in str(keywords.get("boot_dev") or "") or bool(
+        (keywords.get("boot") or {}).get("kernel")
+    )
+    sources = ("image", "source_file", "backing_store_path")
+    has_disk_source = any(disk.get(key) for disk in disks for key in sources) or any(
+        disk.get("device") == "lun" for disk in disks
+    )
+    return boots_otherwise or bool(keywords.get("image")) or has_disk_source
 
 
 def refuse_keys(kwarg: Mapping[str, Any], command: str) -> None:

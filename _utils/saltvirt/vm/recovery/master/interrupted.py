@@ -1,5 +1,6 @@
 """Settle what an interrupted command left of a VM, by the hosts' current answers."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -147,5 +148,5 @@ def _unknown_message(record: Record, suspects: Mapping[str, str]) -> str:
     return (
         f"an interrupted virt.{function} of VM {record.name!r} cannot be {ending} yet: it may be "
         f"on {suspects_text}; when it can be asked, {rerun_text}salt-run virt.purge {record.name}; "
-        "if it never comes back, see docs/maintenance.md"
+        f"if it never comes back: salt-run virt.host_lost {shlex.quote(sorted(suspects)[0])}"
     )

@@ -250,6 +250,8 @@ class Builds:
                 refusals_by_host[host] = ["it refused"]
                 host = self._next_best(name, refusals_by_host, reasons_by_host)
 
+        answers = self._hosts.answers
+        chosen_types = {host: request.choose_machine(answers, host) for host in answers}
         build = hostbuild.Build(
             cloud=replace(self._cloud, progress=self._progress(name)),
             request=request,
@@ -263,6 +265,7 @@ class Builds:
                 "images": self._images.digests(request.images, request.saltenv),
                 **({"undoable": True} if self._call.all_or_nothing else {}),
             },
+            machines_by_host={host: machine for host, machine in chosen_types.items() if machine},
         )
         self.uuids[name] = build.uuid
         seeded = {host for host, info in self._hosts.answers.items() if request.is_seeded(info)}

@@ -7,7 +7,7 @@ from typing import Any
 
 from saltvirt.core import arguments, terminal
 from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.placement import choose
+from saltvirt.placement import cures
 from saltvirt.vm.create.master import vmrequest
 from saltvirt.vm.create.master.vmrequest import Terms, VmRequest
 
@@ -204,8 +204,8 @@ def not_built_error(
     """
     first = min(failed)
     texts, remedies_text = (
-        choose.find_cures(failed.values()),
-        choose.format_cures(failed.values()),
+        cures.find_cures(failed.values()),
+        cures.format_cures(failed.values()),
     )
     error = NotAllBuilt(
         f"{len(failed)} of {terminal.count_text(len(call.requests), 'VM')} not built: "

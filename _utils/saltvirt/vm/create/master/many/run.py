@@ -27,14 +27,28 @@ _PURGES = 8
 
 
 def dry_run(cloud: Cloud, call: Call) -> dict[str, Any]:
-    """Return ``{"plan", "exists", "failed"}``, and build nothing; raise if a VM has no place."""
+    """
+    Return ``{"plan", "exists", "failed"}``, and build nothing; raise if a VM has no place.
+
+    ``warnings`` (``{name: [text]}``) is there if a VM would have an empty disk.
+    """
     _refuse_reserved(cloud, call)
     deploy_plan = make_plan(cloud, call, {})
     failed = deploy_plan.failed()
     out = {"plan": deploy_plan.plan.hosts, "exists": deploy_plan.names.exists, "failed": failed}
     if failed:
         raise not_built_error(call, failed, out, "nothing was built")
-    return out
+    return {**out, **_warn_of_empty_disks(deploy_plan)}
+
+
+def _warn_of_empty_disks(deploy_plan: DeployPlan) -> dict[str, Any]:
+    """Return ``{"warnings": {name: [text]}}`` of the VMs that would have an empty disk."""
+    warnings: dict[str, list[str]] = {}
+    for request in deploy_plan.names.new:
+        if host := deploy_plan.plan.hosts.get(request.name):
+            warnings[request.name] = request.warnings(host, deploy_plan.hosts.answers[host])
+    shown_warnings = {name: texts for name, texts in warnings.items() if texts}
+    return {"warnings": shown_warnings} if shown_warnings else {}
 
 
 def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -53,7 +67,7 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
             raise not_built_error(call, out.failed, out.to_dict(), advice)
         for name in claims.keys() - deploy_plan.plan.hosts.keys():
             claims.pop(name).stack.close()
-        _tell_of_nat(cloud, deploy_plan)
+        _tell_of_first(cloud, deploy_plan)
         builds = Builds(cloud, call, deploy_plan, claims)
         builds.build_all(out)
         if call.terms.wait and not (call.all_or_nothing and out.failed):
@@ -65,11 +79,14 @@ def deploy_many(cloud: Cloud, call: Call) -> dict[str, Any]:
     return out.to_dict()
 
 
-def _tell_of_nat(cloud: Cloud, deploy_plan: DeployPlan) -> None:
-    """Show the limits of NAT once, if the first VM uses it."""
+def _tell_of_first(cloud: Cloud, deploy_plan: DeployPlan) -> None:
+    """Show the limits of NAT, and an older machine type, once, if they concern the first VM."""
+    answers = deploy_plan.hosts.answers
     for request in deploy_plan.names.new:
         if host := deploy_plan.plan.hosts.get(request.name):
-            deploy.tell_of_nat(cloud, request.requirements, deploy_plan.hosts.answers[host])
+            deploy.tell_of_nat(cloud, request.requirements, answers[host])
+            if machine := request.choose_machine(answers, host):
+                deploy.tell_of_machine(cloud, machine)
             return
 
 
@@ -108,29 +125,34 @@ def _await_minions(cloud: Cloud, deploy_plan: DeployPlan, out: Outcome, builds: 
     minions = terminal.count_text(len(deadlines), "minion")
     cloud.progress("Waiting", detail=f"for {minions}, at most {longest_s} s")
     answer_times = dict[str, float]()
-    problem = _wait_for_minions(cloud, deadlines, answer_times, builds)
+    consoles = minionwait.Consoles(cloud, {name: out.built[name] for name in deadlines})
+    problem = _wait_for_minions(cloud, deadlines, answer_times, builds, consoles)
     out.seconds = {name: round(at - builds.ended[name], 1) for name, at in answer_times.items()}
-    out.failed |= {
-        name: f"it is built on {out.built[name]} and keeps its key, but its minion {problem}"
-        for name in deadlines
-        if name not in answer_times
-    }
+    for name in deadlines.keys() - answer_times.keys():
+        host = out.built[name]
+        has_no_minion = name in consoles.without_minion
+        reason = minionwait.describe_no_minion(name, host) if has_no_minion else problem
+        out.failed[name] = f"it is built on {host} and keeps its key, but {reason}"
 
 
 def _wait_for_minions(
-    cloud: Cloud, deadlines: Mapping[str, float], answer_times: dict[str, float], builds: Builds
+    cloud: Cloud,
+    deadlines: Mapping[str, float],
+    answer_times: dict[str, float],
+    builds: Builds,
+    consoles: minionwait.Consoles,
 ) -> str:
     """Add minions to ``answer_times`` as they answer; return the problem of the others."""
     try:
         if not builds.is_interrupted:
-            minionwait.wait_for_minions(cloud, deadlines, answer_times)
+            minionwait.wait_for_minions(cloud, deadlines, answer_times, consoles=consoles)
     except (KeyboardInterrupt, SystemExit):
         builds.is_interrupted = True
     except VirtError as error:
-        return f"was not waited for any longer: {error}"
+        return f"its minion was not waited for any longer: {error}"
     if builds.is_interrupted:
-        return "was not waited for any longer, as the command was interrupted"
-    return "does not answer in time"
+        return "its minion was not waited for any longer, as the command was interrupted"
+    return "its minion does not answer in time"
 
 
 def _purge(
