@@ -8,8 +8,6 @@ _SPEC = importlib.util.spec_from_file_location(
 )
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
-_NAME, _HOST = 18, 16
-_INDENT = " " * (_NAME + _HOST + 2)
 _MAX_DEPTH = 64
 _LONGEST = 8000
 
@@ -32,7 +30,7 @@ def output(data, **_kwargs):
     rows = data.get("vms")
     if isinstance(rows, dict):
         lines += _several(rows)
-        lines += [f"{_text.line(host)} {_text.NO_ANSWER}" for host in _list(data, "unreachable")]
+        lines += _text.other_lines(_text.visible({"unreachable": _list(data, "unreachable")}))
     elif "error" not in data:
         lines += [line for host, vms in data.items() for line in _of_host(host, vms)]
     candidates = _text.visible(data.get("candidates", {}))
@@ -60,10 +58,11 @@ def _several(rows):
             yield from _blocks(name, row)
         return
     if checked:
-        yield f"{'VM':<{_NAME}} {'HOST':<{_HOST}} OUTCOME"
-    for name, row in checked.items():
-        host, outcome = _text.line(row.get("host") or "-"), _failure(row) or row.get("outcome")
-        yield from _row(_text.line(name), host, outcome or "")
+        cells = [
+            (name, row.get("host"), _failure(row) or row.get("outcome") or "")
+            for name, row in checked.items()
+        ]
+        yield from _text.table(("VM", "HOST", "OUTCOME"), cells)
 
 
 def _failure(row):
@@ -77,17 +76,6 @@ def _blocks(name, row):
         yield from _text.wrapped(f"{title}: {_failure(row)}", "", "  ")
     if row.get("outcome") is not None:
         yield from _block(title, row["outcome"])
-
-
-def _row(name, host, outcome):
-    first, *more_lines = _text.wrapped(outcome, width=_text.WIDTH - len(_INDENT)) or [""]
-    start = f"{name:<{_NAME}} {host:<{_HOST}} "
-    if len(name) > _NAME or len(host) > _HOST:
-        # A long name has a line of its own, and the columns keep their places.
-        yield f"{name} {host}"
-        start = _INDENT
-    yield f"{start}{first}".rstrip()
-    yield from (f"{_INDENT}{line}" for line in more_lines)
 
 
 def _block(title, value):

@@ -424,12 +424,11 @@ def test_several_vms_are_a_table_of_what_became_of_each():
 
     assert outputter("virt_vms")(data).splitlines() == [
         "error: 1 of 3 failed",
-        "VM                 HOST             OUTCOME",
-        "web1               hyper1           started",
-        "web2               -                failed: no VM called 'web2'",
-        "a-name-of-twenty-two-x hyper2",
-        "                                    started",
-        "hyper9 does not answer",
+        "VM                      HOST    OUTCOME",
+        "web1                    hyper1  started",
+        "web2                    -       failed: no VM called 'web2'",
+        "a-name-of-twenty-two-x  hyper2  started",
+        "hyper9: does not answer",
     ]
 
 

@@ -40,7 +40,6 @@ CERTIFICATE = {
 @pytest.mark.parametrize(
     ("name", "answer", "arguments", "said"),
     [
-        ("virt.start", {"hyper1": {"web1": "started"}}, {}, ["web1: started, on hyper1"]),
         (
             "virt.allow",
             {"allowed": ["hyper1"]},

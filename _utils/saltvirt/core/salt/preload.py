@@ -48,6 +48,7 @@ MODULES = (
     "saltvirt.placement.answers",
     "saltvirt.placement.brief",
     "saltvirt.storage.fileusers",
+    "saltvirt.storage.lostdisks",
     "saltvirt.vm.purge.host.purge",
     "saltvirt.vm.show.host.inspect",
     "saltvirt.vm.show.host.listing",
