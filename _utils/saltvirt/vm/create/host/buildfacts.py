@@ -148,6 +148,7 @@ def gather_content(
     guest_identity: Identity | None,
     *,
     is_dry: bool,
+    is_new: bool = True,
 ) -> Content:
     """
     Return the sources of the disks; unless ``is_dry``, fetch and inspect images.
@@ -156,6 +157,8 @@ def gather_content(
         With the VM as :func:`saltvirt.vm.create.host.buildplan.apply_host_facts` returns it.
     guest_identity
         None if the guest gets no identity.
+    is_new
+        Whether the VM is new. Defaults to True; one that exists has its seed, if any, already.
     """
     settings, vm = context.settings, deployment.vm
     found_disks = _locate_disks(context, conn, host_facts, vm)
@@ -182,7 +185,7 @@ def gather_content(
     seeding = gather_seed_facts(
         context, deployment, guest_identity if is_seeded else None, images, is_dry=is_dry
     )
-    has_old_seed = found_disks.names and seeding.request is None
+    has_old_seed = is_new and found_disks.names and seeding.request is None
     return Content(
         images=images,
         user_files=files_by_disk,

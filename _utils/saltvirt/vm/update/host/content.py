@@ -295,7 +295,7 @@ def _plan_new_disks(
     deployment = _deployment(request.name, open_disks)
     host_facts = buildfacts.HostFacts(arch="", domain_types=_NO_DOMAIN_TYPES, qemu="", pools=pools)
     content = buildfacts.gather_content(
-        context, conn, deployment, host_facts, None, is_dry=request.test
+        context, conn, deployment, host_facts, None, is_dry=request.test, is_new=False
     )
     out = []
     for requested, file in plandisks.plan_disks(deployment, content):
