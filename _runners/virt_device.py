@@ -46,8 +46,7 @@ def disk_add(name, disk, size=None, *, dry_run=False, **options):
 
     .. code-block:: bash
 
-        salt-run virt.disk_add centos1 data 64M
-        salt-run virt.disk_remove centos1 data file=True
+        salt-run virt.disk_add centos1 data 64M dry_run=True
     """
     return _run("disk_add", name, disk, size, kwarg=options, dry_run=dry_run)
 
@@ -134,8 +133,7 @@ def nic_add(name, nic=None, *, dry_run=False, **options):
 
     .. code-block:: bash
 
-        salt-run virt.nic_add centos1 eth9 bridge=br0
-        salt-run virt.nic_remove centos1 eth9
+        salt-run virt.nic_add centos1 bridge=br0 dry_run=True
     """
     return _run("nic_add", name, nic, kwarg=options, dry_run=dry_run)
 
@@ -161,8 +159,7 @@ def nic_remove(name, nic, *, dry_run=False, **options):
 
     .. code-block:: bash
 
-        salt-run virt.nic_add centos1 eth9 bridge=br0
-        salt-run virt.nic_remove centos1 eth9
+        salt-run virt.nic_remove centos1 eth0 dry_run=True
     """
     return _run("nic_remove", name, nic, kwarg=options, dry_run=dry_run)
 
