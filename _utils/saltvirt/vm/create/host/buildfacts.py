@@ -185,7 +185,7 @@ def gather_content(
     seeding = gather_seed_facts(
         context, deployment, guest_identity if is_seeded else None, images, is_dry=is_dry
     )
-    has_old_seed = is_new and found_disks.names and seeding.request is None
+    has_old_seed = _may_have_seed(found_disks.names, seeding, is_new=is_new)
     return Content(
         images=images,
         user_files=files_by_disk,
@@ -197,6 +197,11 @@ def gather_content(
         boot=boot_files(context, deployment, is_dry=is_dry),
         seeding=seeding,
     )
+
+
+def _may_have_seed(disk_names: Collection[str], seeding: SeedFacts, *, is_new: bool) -> bool:
+    """Return whether a new VM with existing disks may take over a former VM's seed."""
+    return is_new and bool(disk_names) and seeding.request is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
