@@ -158,6 +158,11 @@ def disk_grow(context: Context, call: Call, name: str, size: object) -> Answer:
     outcome = _run(context, call, decide)
     _refuse_failed(outcome, "")
     (before, after), ((target, path),) = sizes, targets
+    if after > before and target not in outcome.disks.growth:
+        raise LibvirtRefused(
+            f"disk {target} ({path}) is a volume, which its pool may only grow by more; use "
+            "virt.volume_resize"
+        )
     after = -(-after // MIB) * MIB if after > before else before
     text = (
         f"disk {target} {call.done('grown')} from {human(before)} to {human(after)}; the guest "
