@@ -1,11 +1,12 @@
 """The file of a removed disk goes only if no host needs it; and what the host's functions take."""
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import asloaded
 import pytest
-from saltvirt.core.errors import BadArgument, StorageError
+from saltvirt.core.errors import BadArgument, LibvirtRefused, StorageError
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.storage import putaway, sharing, trash
 from saltvirt.storage.sharing import OtherHostsUsage
@@ -13,6 +14,7 @@ from saltvirt.vm.update.host import single
 from saltvirt.vm.update.host.single import Call
 from saltvirt.xml import parse
 from saltvirt.xml.domain import domain
+from test_update_small_volumes import POOL, VM, VOLUME
 
 CALL = Call(vm="web1")
 
@@ -158,3 +160,56 @@ def test_an_unknown_key_of_a_device_is_refused_by_name(vm):
         single.disk_add(vm.context, CALL, "more", {"colour": "red"})
     with pytest.raises(BadArgument, match="interface 'eth0' has no argument 'colour'"):
         single.nic_add(vm.context, CALL, None, {"colour": "red"})
+
+
+@pytest.fixture
+def on_volume(hypervisor):
+    """A VM with a logical volume of 100 MiB as its disk."""
+    with hypervisor.libvirt() as conn:
+        pool = conn.storagePoolDefineXML(POOL)
+        pool.create()
+        pool.createXML(VOLUME.format(100))
+        lifecycle.define(conn, VM)
+        hypervisor.conn = conn
+        yield hypervisor
+        del hypervisor.conn
+        for volume in pool.listAllVolumes():
+            volume.delete()
+        pool.destroy()
+        pool.undefine()
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(200, "virt.volume_resize vg1 web1_data 200"), ("+512k", "stays as it is; grow it by")],
+)
+def test_a_volume_that_is_no_file_is_not_grown_and_that_is_an_error(on_volume, size, text):
+    for call in (CALL, Call(vm="web1", test=True)):
+        with pytest.raises(LibvirtRefused, match=text):
+            single.disk_grow(on_volume.context, call, "data", size)
+
+
+def test_a_volume_stays_and_the_line_that_deletes_it_is_said(on_volume):
+    with pytest.raises(BadArgument, match="vda .vg1/web1_data. is a volume: leave out file=True"):
+        single.disk_remove(on_volume.context, CALL, "data", file=True)
+
+    gone = single.disk_remove(on_volume.context, CALL, "vg1/web1_data")
+    back = single.disk_add(on_volume.context, CALL, "data", {"pool": "vg1"})
+
+    remove = "salt-run virt.volume_delete HOST vg1 web1_data"
+    assert gone["outcome"] == f"disk vda removed; vg1/web1_data stays; to remove that: {remove}"
+    assert (gone["remove"], gone["file"]) == (remove, "vg1/web1_data")
+    assert (back["made"], back["file"]) == (False, "vg1/web1_data")
+
+
+def test_a_disk_keeps_its_name_above_an_external_snapshot(vm):
+    overlay = data(vm).with_suffix(".s1")
+    command = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", data(vm), overlay]
+    subprocess.run(command, check=True)
+    text = lifecycle.secure_xml(vm.conn, "web1").replace(str(data(vm)), str(overlay))
+    lifecycle.define(vm.conn, text)
+
+    with pytest.raises(BadArgument, match=r"has disk vd. \(.*web1_data.s1\) already"):
+        single.disk_add(vm.context, CALL, "data", {"size": 8})
+    assert single.disk_remove(vm.context, CALL, "data")["file"] == str(overlay)
+    assert data(vm).exists() and overlay.exists()

@@ -160,8 +160,7 @@ def disk_grow(context: Context, call: Call, name: str, size: object) -> Answer:
     (before, after), ((target, path),) = sizes, targets
     if after > before and target not in outcome.disks.growth:
         raise LibvirtRefused(
-            f"disk {target} ({path}) is a volume, which its pool may only grow by more; use "
-            "virt.volume_resize"
+            f"disk {target} ({path}) is a volume, and stays as it is; grow it by virt.volume_resize"
         )
     after = -(-after // MIB) * MIB if after > before else before
     text = (
