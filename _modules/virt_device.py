@@ -128,11 +128,11 @@ def disk_remove(name, disk, file=False, live=True, test=False, dry_run=False, **
         Change nothing, and return what would be done. Default to False.
 
     Returns ``{outcome, device, restart, file, trash, remove}``: ``trash`` is the entry of the
-    trash, None if the file stays; ``remove`` the command that removes what stays, if there is one.
-    The trash keeps the file for ``virt:trash_days``, for a week at least. Fails if the guest does
-    not release the disk. With ``file`` it fails before any change if something else needs the file,
-    if the VM has snapshots, and if it keeps the disk until it stops. Undo: virt.trash_restore, then
-    virt.disk_add.
+    trash, None if the file stays, or was empty; ``remove`` the command that removes what stays, if
+    there is one. The trash keeps the file for ``virt:trash_days``, for a week at least. Fails if
+    the guest does not release the disk. With ``file`` it fails before any change if something else
+    needs the file, if the VM has snapshots or a saved state, and if it keeps the disk until it
+    stops. Undo: virt.trash_restore, then virt.disk_add.
 
     replies
         The replies of the other hosts about shared files; passed by the runner.

@@ -1,5 +1,6 @@
 """The file of a removed disk goes only if no host needs it; and what the host's functions take."""
 
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -213,3 +214,24 @@ def test_a_disk_keeps_its_name_above_an_external_snapshot(vm):
         single.disk_add(vm.context, CALL, "data", {"size": 8})
     assert single.disk_remove(vm.context, CALL, "data")["file"] == str(overlay)
     assert data(vm).exists() and overlay.exists()
+
+
+def test_an_empty_file_is_removed_for_good_and_no_undo_is_named(vm):
+    free = OtherHostsUsage(free=frozenset([str(data(vm))]))
+    data(vm).write_bytes(b"")
+    os.truncate(data(vm), 1 << 20)
+
+    answer = single.disk_remove(vm.context, CALL, "data", file=True, other_hosts=free)
+
+    assert answer["outcome"].endswith(f"its file {data(vm)} was empty, and is removed")
+    assert (answer["trash"], data(vm).exists()) == (None, False)
+
+
+def test_the_file_of_a_vm_with_a_saved_state_keeps_its_disk(vm, monkeypatch):
+    monkeypatch.setattr(lifecycle, "saved", lambda _conn: {"web1"})
+    before = disks(vm)
+
+    with pytest.raises(BadArgument, match="has a saved state, which needs disk vd"):
+        single.disk_remove(vm.context, CALL, "data", file=True)
+
+    assert disks(vm) == before and data(vm).exists()

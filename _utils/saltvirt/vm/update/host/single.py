@@ -19,9 +19,9 @@ from saltvirt.core.model import Disk
 from saltvirt.core.salt.context import Context
 from saltvirt.core.units import MIB, human, size_bytes
 from saltvirt.libvirt import connect
-from saltvirt.libvirt.domains import changing, snapshots
+from saltvirt.libvirt.domains import changing, lifecycle, snapshots
 from saltvirt.libvirt.storage import diskvolumes
-from saltvirt.storage import putaway
+from saltvirt.storage import putaway, trash
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.vm.update.host import apply, content, disks, listed, live, request
 from saltvirt.vm.update.host.request import Request, Single
@@ -216,20 +216,22 @@ def disk_remove(
     vm_disk, target = disk.read(removed[0]), listed.target_of(removed[0])
     device = f"{vm_disk.device} {target}"
     _refuse_failed(outcome, f"{device} is out of the definition of VM {call.vm!r}; ")
-    text, trash, remove = f"{device} {call.done('removed')}", None, None
+    text, entry, remove = f"{device} {call.done('removed')}", None, None
     if file and call.test:
         text += f"; its file {vm_disk.path} would go into the trash"
     elif file:
-        trash = _put_away(context, device, str(vm_disk.path), other_hosts)
+        entry = _put_away(context, device, str(vm_disk.path), other_hosts)
         text += (
             f"; its file {vm_disk.path} is in the trash; undo: salt-run virt.trash_restore "
-            f"{_host(context)} {shlex.quote(trash)}"
+            f"{_host(context)} {shlex.quote(entry)}"
+            if entry
+            else f"; its file {vm_disk.path} was empty, and is removed"
         )
     else:
         remove = _removal(context, vm_disk)
         text += f"; {vm_disk.path} stays" if vm_disk.path else ""
         text += f"; to remove that: {remove}" if remove else ""
-    more = {"file": vm_disk.path, "trash": trash, "remove": remove}
+    more = {"file": vm_disk.path, "trash": entry, "remove": remove}
     return _answer(call, outcome, text, target, **more)
 
 
@@ -268,19 +270,30 @@ def _refuse_unremovable(
             f"VM {vm.name!r} has snapshots, which may need {label}; delete them first "
             "(virt.delete_snapshots), or leave out file=True",
         )
+    if vm.name in lifecycle.saved(vm.conn):
+        raise BadArgument(
+            "file",
+            f"VM {vm.name!r} has a saved state, which needs {label}; start the VM first, or leave "
+            "out file=True",
+        )
     target = shlex.quote(listed.target_of(element))
     command = f"salt-run virt.disk_remove {shlex.quote(vm.name)} {target} file=True"
     putaway.refuse_needed(vm.conn, vm.context.settings, vm_disk.path, vm.name, command, other_hosts)
 
 
-def _put_away(context: Context, device: str, path: str, other_hosts: OtherHostsUsage | None) -> str:
-    """Move a detached disk's file into the trash; return the entry."""
+def _put_away(
+    context: Context, device: str, path: str, other_hosts: OtherHostsUsage | None
+) -> str | None:
+    """Move a detached disk's file into the trash; return the entry, None for an empty file."""
+    settings = context.settings
     try:
-        with connect.open_connection(context.settings, readonly=True) as conn:
-            return str(putaway.put(conn, context.settings, path, other_hosts)["entry"])
+        with connect.open_connection(settings, readonly=True) as conn:
+            entry = str(putaway.put(conn, settings, path, other_hosts)["entry"])
     except (BadArgument, StorageError) as error:
         # Not AskAll itself: the next call would find no such disk any more.
         raise StorageError(f"{device} is removed, but its file stays: {error}") from None
+    # The trash keeps no file that is a single hole.
+    return entry if any(record.name == entry for record in trash.read_entries(settings)) else None
 
 
 def _removal(context: Context, vm_disk: disk.Disk) -> str | None:
