@@ -124,7 +124,6 @@ def _device(name: str, keywords: str = "", **fields: Any) -> VmCommand:
         name=name,
         file="virt_device",
         answer=_MAPPING,
-        keeps_lines=True,
         dry_argument="test",
         keywords=keywords,
         **fields,
