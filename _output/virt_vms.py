@@ -80,6 +80,8 @@ def _blocks(name, row):
 
 def _block(title, value):
     """Yield a title with a value behind it, or with the parts of the value below it."""
+    if isinstance(value, dict) and isinstance(value.get("outcome"), str):
+        value = value["outcome"]
     if isinstance(value, str) and "\n" not in value:
         yield from _text.wrapped(f"{title}: {value}", "", "  ")
     else:

@@ -52,6 +52,8 @@ def prepare_pki(cloud, name):
         cloud.sh("master", "rm -rf /srv/old-ca; mv /etc/salt/pki/master/libvirt /srv/old-ca")
 
 
+# They need a drive, which their VM has no longer than for them.
+DRIVES = ("eject", "insert")
 # They ask who listens in the guest, one after the other; it is removed after the last.
 AGENTS = ("guest_info", "guest_exec")
 MIGRATION = {
@@ -137,6 +139,9 @@ def prepare(cloud, name):
         cloud.purge_all()
         cloud.local("hyper1", "virt.init", "centos1", "1", "96", TINY, "seed=False")
     prepare_doctor(cloud, name)
+    if name in DRIVES:
+        cloud.sh("hyper1", "truncate -s 1M /srv/debian.iso")
+        cloud.local("hyper1", "virt.disk_add", "centos1", "cd", "device=cdrom")
     if name == "resume":
         cloud.local("hyper1", "virt.pause", "centos1")
     return begin_move(cloud, MOVING[name]) if name in MOVING else None
@@ -151,12 +156,11 @@ def ground(cloud, request):
     yield cloud
     if job:
         cloud.end(job)
-    if request.param == AGENTS[-1] or not is_there(
-        cloud
-    ):  # an example that changed nothing leaves it to the next
+    # An example that changed nothing leaves it to the next.
+    if request.param in (AGENTS[-1], *DRIVES) or not is_there(cloud):
         cloud.purge_all()
     cloud.sh("hyper2", "rm -f /srv/d7.qcow2")
-    cloud.sh("hyper1", "rm -f /srv/d8.xml /srv/d9.xml /srv/volume.xml /srv/data.qcow2")
+    cloud.sh("hyper1", "rm -f /srv/d[89].xml /srv/volume.xml /srv/data.qcow2 /srv/*.iso")
 
 
 @pytest.fixture(scope="module", autouse=True)

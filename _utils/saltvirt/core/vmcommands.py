@@ -119,11 +119,29 @@ def _change(name: str, file: str, outcome: str, **fields: Any) -> VmCommand:
     return VmCommand(name=name, file=file, outcome=outcome, takes_several=True, **fields)
 
 
+def _device(name: str, keywords: str = "", **fields: Any) -> VmCommand:
+    return VmCommand(
+        name=name,
+        file="virt_device",
+        answer=_MAPPING,
+        dry_argument="test",
+        keywords=keywords,
+        **fields,
+    )
+
+
 _UPDATES = (
     "cpu mem disk_profile disks nic_profile interfaces graphics live boot numatune boot_dev "
     "hypervisor_features clock serials consoles stop_on_reboot host_devices autostart detach"
 )
-_PLANNED = "disk_add disk_grow disk_remove nic_add nic_remove eject insert move_disk"
+_DISK_KEYS = (
+    "live image image_hash pool format model source_file device io iothread_id overlay_image "
+    "backing_store_path backing_store_format"
+)
+_NIC_KEYS = (
+    "live type source bridge network mac model vlan filter portgroup mode virtualport bandwidth "
+    "queues mtu"
+)
 _ROWS = (
     # Power.
     _change("start", "virt", "started", already={"running": "already running; nothing was done"}),
@@ -161,6 +179,14 @@ _ROWS = (
     _change("set_autostart", "virt_act", "set to start with its host"),
     _change("hold", "virt_act", "held"),
     VmCommand(name="undefine", file="virt_act", outcome="undefined", purpose=_REMOVE),
+    # Single devices.
+    _device("disk_add", _DISK_KEYS),
+    _device("disk_grow"),
+    _device("disk_remove", "live", asks_all_hosts=True),
+    _device("nic_add", _NIC_KEYS),
+    _device("nic_remove", "live"),
+    _device("eject", "live"),
+    _device("insert", "live"),
     # Snapshots.
     _change("snapshot", "virt_act", "", answer=_MAPPING, would="would get a snapshot"),
     _look(
@@ -223,7 +249,7 @@ _ROWS = (
     VmCommand(name="settle", file="virt_migrate"),
     VmCommand(name="clone", file="virt_clone", vm_argument="source"),
     # Planned.
-    *(VmCommand(name=name) for name in _PLANNED.split()),
+    VmCommand(name="move_disk"),
     VmCommand(name="rename", purpose=_REMOVE),
 )
 # By the name that users type after the dot, without aliases.

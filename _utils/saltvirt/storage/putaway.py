@@ -25,9 +25,7 @@ def put(
     Raises StorageError, with nothing changed, if the file is used, or if this host cannot tell;
     :class:`saltvirt.storage.sharing.AskAll` if the master has to ask the other hosts first.
     """
-    file = Path(arguments.text("path", path))
-    if not file.is_absolute() or not file.is_file() or file.is_symlink():
-        raise BadArgument("path", f"{file} is not a regular file of this host")
+    file = _regular_file(path)
     owner = ownermark.read_owner(file)
     vm = owner.vm if owner else file.stem
     with reservations.host_lock(settings):
@@ -58,3 +56,43 @@ def put(
             put_away(verdict)
     entry = put_away.entry
     return {"entry": entry, "undo": f"virt.trash_restore {shlex.quote(entry)}"}
+
+
+def refuse_needed(
+    conn: Any,
+    settings: HostSettings,
+    path: object,
+    vm: str,
+    ask_all: str,
+    other_hosts: OtherHostsUsage | None = None,
+) -> None:
+    """
+    Raise StorageError if something beside a VM needs a file that the VM is to lose.
+
+    ask_all
+        The command on the master that asks all hosts.
+    other_hosts
+        As in :func:`put`, which checks the file again once the VM has lost it.
+
+    Raises :class:`saltvirt.storage.sharing.AskAll` if the master has to ask the other hosts first.
+    """
+    file = _regular_file(path)
+    with reservations.host_lock(settings):
+        index = usage.index(
+            conn,
+            settings,
+            excluded_vms=[vm],
+            beside_files=[str(file)],
+            removed_files=[str(file)],
+            other_hosts=other_hosts,
+        )
+        verdict = index.verdict(policies.DELETE, str(file))
+    sharing.refuse_unasked([verdict], "nothing is changed", ask_all)
+    verdict.without_doubt(policies.UNSURE).refuse(f"{file} has to stay, so nothing is changed")
+
+
+def _regular_file(path: object) -> Path:
+    file = Path(arguments.text("path", path))
+    if not file.is_absolute() or not file.is_file() or file.is_symlink():
+        raise BadArgument("path", f"{file} is not a regular file of this host")
+    return file

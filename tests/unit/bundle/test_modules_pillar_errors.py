@@ -233,6 +233,8 @@ def test_what_was_begun_can_be_finished_where_the_options_are_remembered(name, f
         ("virt", "init", {"name": "web1"}, {"dry_run": True}),
         ("virt_clone", "clone", {"source": "a", "name": "b"}, {"dry_run": True}),
         ("virt_change", "update", {"name": "web1"}, {"test": True}),
+        ("virt_device", "eject", {"name": "web1"}, {"test": True}),
+        ("virt_device", "disk_remove", {"name": "web1", "disk": "vda"}, {"dry_run": True}),
         ("virt_pool", "pool_update", {"name": "p", "ptype": "dir"}, {"test": True}),
     ],
 )

@@ -414,6 +414,13 @@ def test_a_vm_that_was_acted_on_is_a_line():
     assert outputter("virt_vms")({"hyper1": {"web1": "started"}}) == "web1 on hyper1: started"
 
 
+def test_an_answer_with_its_own_words_is_a_line():
+    answer = {"outcome": "disk vdb added: /a.qcow2", "device": "vdb", "diff": ["+<disk/>"]}
+
+    shown = outputter("virt_vms")({"hyper1": {"web1": answer}})
+    assert shown == "web1 on hyper1: disk vdb added: /a.qcow2"
+
+
 def test_several_vms_are_a_table_of_what_became_of_each():
     rows = {
         "web1": {"host": "hyper1", "outcome": "started", "error": None},

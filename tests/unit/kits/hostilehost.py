@@ -140,6 +140,18 @@ class Cloud(playedhosts.Cloud):
         self._vm(host, name)
         return {"definition": True, "disk": {"attached": ["<disk/>"]}}
 
+    def _disk_add(self, host, name, *_disk, **_keys):
+        self._vm(host, name)
+        return {"outcome": "disk vdb added", "device": "vdb", "restart": False, "diff": ["+ <a/>"]}
+
+    def _disk_remove(self, host, name, *_disk, replies, **_keys):
+        self._vm(host, name)
+        return {"outcome": "disk vdb removed", "device": "vdb", "restart": False, "trash": None}
+
+    def _eject(self, host, name, *_drive, **_keys):
+        self._vm(host, name)
+        return {"outcome": "drive sda has no medium already", "device": "sda", "restart": False}
+
     def _undefine(self, host, name, *_flags):
         self._vm(host, name)
         del self.hosts[host][name]

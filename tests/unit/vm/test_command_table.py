@@ -167,6 +167,8 @@ def test_several_vms_are_a_list_or_a_glob_and_no_text_with_commas(value, names):
         ("virt.update", {"test": False, "cpu": 2}, False),
         ("virt.start", {"dry_run": True}, True),
         ("virt.start", {"test": True}, False),
+        ("virt.disk_add", {"test": True}, True),
+        ("virt.disk_remove", {"file": True}, False),
         ("virt.get_xml", {}, True),
         ("virt.guest_exec", {"command": ["true"]}, False),
     ],

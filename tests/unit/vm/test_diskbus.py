@@ -25,11 +25,11 @@ def test_each_bus_can_be_asked_for_and_names_its_targets(bus):
 def test_a_running_vm_takes_a_disk_if_its_bus_says_so(bus):
     disk = Disk(device="disk", target={"dev": f"{bus.prefix}a", "bus": bus.name})
 
-    assert live._is_plugged(disk) is bus.is_hotpluggable
+    assert live.is_hotpluggable(disk) is bus.is_hotpluggable
 
 
 def test_a_disk_on_a_bus_that_is_not_known_waits_for_the_next_start():
-    assert not live._is_plugged(Disk(device="disk", target={"dev": "sda", "bus": "made-up"}))
+    assert not live.is_hotpluggable(Disk(device="disk", target={"dev": "sda", "bus": "made-up"}))
 
 
 def test_every_kind_of_device_has_one_bus_by_default():

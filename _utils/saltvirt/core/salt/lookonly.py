@@ -62,6 +62,9 @@ MODULES: Mapping[str, Functions] = {
     "virt_define": Functions(
         changes="undefine define_xml_str define_xml_path create_xml_str create_xml_path"
     ),
+    "virt_device": Functions(
+        changes="disk_add disk_grow disk_remove nic_add nic_remove eject insert"
+    ),
     "virt_doctor": Functions(
         looks="doctor_facts trash", changes="doctor_mend trash_put trash_restore trash_empty"
     ),
@@ -120,6 +123,7 @@ RUNNERS: Mapping[str, Functions] = {
     "virt_cells": Functions(looks="find cell_job"),
     "virt_clone": _runner("virt_clone"),
     "virt_details": _runner("virt_details"),
+    "virt_device": _runner("virt_device"),
     "virt_doctor": Functions(looks="trash", changes="doctor trash_restore trash_empty"),
     "virt_guest": _runner("virt_guest"),
     "virt_host": Functions(looks="host_lost"),

@@ -148,6 +148,7 @@ def gather_content(
     guest_identity: Identity | None,
     *,
     is_dry: bool,
+    is_new: bool = True,
 ) -> Content:
     """
     Return the sources of the disks; unless ``is_dry``, fetch and inspect images.
@@ -156,6 +157,8 @@ def gather_content(
         With the VM as :func:`saltvirt.vm.create.host.buildplan.apply_host_facts` returns it.
     guest_identity
         None if the guest gets no identity.
+    is_new
+        Whether the VM is new. Defaults to True; one that exists has its seed, if any, already.
     """
     settings, vm = context.settings, deployment.vm
     found_disks = _locate_disks(context, conn, host_facts, vm)
@@ -182,7 +185,7 @@ def gather_content(
     seeding = gather_seed_facts(
         context, deployment, guest_identity if is_seeded else None, images, is_dry=is_dry
     )
-    has_old_seed = found_disks.names and seeding.request is None
+    has_old_seed = _may_have_seed(found_disks.names, seeding, is_new=is_new)
     return Content(
         images=images,
         user_files=files_by_disk,
@@ -194,6 +197,11 @@ def gather_content(
         boot=boot_files(context, deployment, is_dry=is_dry),
         seeding=seeding,
     )
+
+
+def _may_have_seed(disk_names: Collection[str], seeding: SeedFacts, *, is_new: bool) -> bool:
+    """Return whether a new VM with existing disks may take over a former VM's seed."""
+    return is_new and bool(disk_names) and seeding.request is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

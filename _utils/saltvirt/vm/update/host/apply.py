@@ -2,9 +2,10 @@
 
 import copy
 import os
-from collections.abc import Iterable, Sequence
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from saltvirt.core import files, undo
@@ -41,11 +42,42 @@ def update(context: Context, request: Request) -> Answer:
 
 def update_with(context: Context, conn: Any, request: Request) -> Answer:
     """Change a VM as :func:`update` does, on a writable connection."""
-    with undo.on_signals(), startlock.hold_definition_lock(conn, context.settings, request.name):
-        if not request.test:
+    return update_decided(context, conn, request.name, lambda: request, test=request.test).answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """
+    What a call has done.
+
+    answer
+        What :func:`update` returns.
+    old_root, root
+        The definition before and after the call.
+    disks
+        The call's disks.
+    """
+
+    answer: Answer
+    old_root: ET.Element
+    root: ET.Element
+    disks: content.Disks
+
+
+def update_decided(
+    context: Context, conn: Any, name: str, decide: Callable[[], Request], *, test: bool
+) -> Outcome:
+    """
+    Change a VM as :func:`update_with` does, by a request that is decided under the VM's lock.
+
+    decide
+        Reads the VM, and returns the request.
+    """
+    with undo.on_signals(), startlock.hold_definition_lock(conn, context.settings, name):
+        if not test:
             # Only under this lock: a move notes its target before the VM leaves.
-            departedvms.forget_target(context.settings, request.name)
-        return _Update(context, conn, request).run()
+            departedvms.forget_target(context.settings, name)
+        return _Update(context, conn, decide()).run()
 
 
 def is_changed(answer: Answer) -> bool:
@@ -70,7 +102,7 @@ class _Update:
         self._now = parse(definition_xml)
         self._running = None if running_xml is None else parse(running_xml)
 
-    def run(self) -> Answer:
+    def run(self) -> Outcome:
         """Execute the call, or in a test only report its changes."""
         request = self._request = self._with_boot_files()
         self._disks = content.find(self._context, self._conn, request, self._now, self._running)
@@ -85,7 +117,7 @@ class _Update:
         )
         self._live = live.Live()
         if self._running is not None:
-            self._live = live.decide(self._running, self._plan, request)
+            self._live = live.decide(self._running, self._plan, request, self._single_names())
         removals.refuse(self._now, self._plan, self._live, request)
         self._undone: list[live.Step] = []
         self._failed: set[str] = set()
@@ -98,9 +130,20 @@ class _Update:
             if autostart is not None:
                 lifecycle.set_autostart(self._conn, self._name, autostart)
         answer = self._answer(autostart)
-        if not request.test:
-            return answer
-        return {**answer, "diff": difference.lines(self._now, self._plan.root)}
+        if request.test:
+            answer["diff"] = difference.lines(self._now, self._plan.root)
+        return Outcome(answer=answer, old_root=self._now, root=self._plan.root, disks=self._disks)
+
+    def _single_names(self) -> set[str] | None:
+        """Return the names of the only devices that the call changes; None without such a limit."""
+        if self._request.single is None:
+            return None
+        new_names = {
+            name
+            for kind in listed.KINDS.values()
+            for name in set(kind.by_name(self._plan.root)).difference(kind.by_name(self._now))
+        }
+        return {self._request.single.name, *new_names}
 
     def _with_boot_files(self) -> Request:
         """Return the request with its boot files as files of this host."""

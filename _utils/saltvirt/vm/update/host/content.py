@@ -78,27 +78,30 @@ def find(
     """
     if request.disks is None:
         return Disks()
-    pools = hostfacts.pools(conn)
-    disk_elements = amend.devices(root, "disk")
-    candidates = [*disk_elements, *_read_running_only(disk_elements, running_root)]
-    matcher = disks.Matcher(
-        vm=request.name,
-        with_bus=request.with_bus,
-        pools=pools,
-        default_pool=context.settings.disk_pool,
-        backing_by_path=_find_backing(candidates),
-    )
-    pairs = matcher.pair(request.disks, candidates)
+    disk_elements, candidates = amend.devices(root, "disk"), list_candidates(root, running_root)
+    matcher = make_matcher(context, conn, request.name, candidates, request.with_bus)
+    pools = matcher.pools
+    if request.single is None:
+        pairs = matcher.pair(request.disks, candidates)
+        other_elements = [element for element in disk_elements if devicematch.is_seed(element)]
+    else:
+        pairs = [
+            disks.Pair(requested=requested, element=_find_element(root, request.single.name))
+            for requested in request.disks
+        ]
+        # The running VM may have a disk that the definition has not: its target is taken, too.
+        running_elements = [] if running_root is None else amend.devices(running_root, "disk")
+        other_elements = [*disk_elements, *running_elements]
     disk_files = _decide_disks(context, conn, request, pairs, pools)
-    seed_targets = {
-        listed.target_of(element) for element in disk_elements if devicematch.is_seed(element)
-    }
-    targets = disks.assign_targets(pairs, request.with_bus, seed_targets)
+    other_targets = set(map(listed.target_of, other_elements))
+    targets = disks.assign_targets(pairs, request.with_bus, other_targets)
     rows = zip(pairs, disk_files, targets, strict=True)
     elements = [
         disks.build_element(pair, resolved_disk, target, pair.requested.name in request.with_bus)
         for pair, (resolved_disk, _file), target in rows
     ]
+    if request.single is not None:
+        elements = _with_others(disk_elements, elements, request.single.name)
     places = _find_files(pairs, pools)
     file_sizes = _measure_files(pairs, places)
     if not request.is_3006:
@@ -120,6 +123,66 @@ def find(
         more_mib=sum(file.layout["size_bytes"] // MIB for file in files),
         small=tuple(_undersized_messages(conn, request, pairs, places, running_root)),
     )
+
+
+def list_candidates(root: ET.Element, running_root: ET.Element | None) -> list[ET.Element]:
+    """Return the disks that a call can mean: those of the definition, and of the running VM."""
+    disk_elements = amend.devices(root, "disk")
+    return [*disk_elements, *_read_running_only(disk_elements, running_root)]
+
+
+def make_matcher(
+    context: Context,
+    conn: Any,
+    vm: str,
+    candidates: Sequence[ET.Element],
+    with_bus: frozenset[str] = frozenset(),
+) -> disks.Matcher:
+    """Return what tells which of some disks of a VM a call means."""
+    return disks.Matcher(
+        vm=vm,
+        with_bus=with_bus,
+        pools=hostfacts.pools(conn),
+        default_pool=context.settings.disk_pool,
+        backing_by_path=_find_backing(candidates),
+    )
+
+
+def _find_element(root: ET.Element, target: str) -> ET.Element | None:
+    """Return the <disk> at a target; None if there is none."""
+    return listed.DISK.by_name(root).get(target)
+
+
+def _with_others(
+    disk_elements: Sequence[ET.Element], new_elements: Sequence[ET.Element], target: str
+) -> list[ET.Element]:
+    """Return a VM's disks, without the seed, with the one at a target replaced by new ones."""
+    kept_elements = [
+        element
+        for element in disk_elements
+        if not devicematch.is_seed(element) and listed.target_of(element) != target
+    ]
+    return [*kept_elements, *new_elements]
+
+
+def measure_disk(
+    conn: Any,
+    vm: str,
+    element: ET.Element,
+    pools: Mapping[str, Mapping[str, Any]],
+    running_root: ET.Element | None,
+) -> int | None:
+    """Return the bytes of a VM's disk as its guest sees them; None if this host cannot tell."""
+    vm_disk = disk.read(element)
+    sized = Disk(name="", target="", is_sized_by_user=True)
+    pairs = [disks.Pair(requested=sized, element=element)]
+    sizes = list(_measure_files(pairs, _find_files(pairs, pools)).values())
+    if not sizes and vm_disk.type != "file":
+        sizes += [size for size in [_find_volume(conn, vm_disk)[1]] if size]
+    running_target = live.find_target(running_root, vm_disk) if sizes else None
+    if running_target:
+        sizes.append(changing.disk_size(conn, vm, running_target))
+    return max(sizes, default=None)
 
 
 def _find_backing(elements: Sequence[ET.Element]) -> dict[str, list[str]]:
@@ -232,7 +295,7 @@ def _plan_new_disks(
     deployment = _deployment(request.name, open_disks)
     host_facts = buildfacts.HostFacts(arch="", domain_types=_NO_DOMAIN_TYPES, qemu="", pools=pools)
     content = buildfacts.gather_content(
-        context, conn, deployment, host_facts, None, is_dry=request.test
+        context, conn, deployment, host_facts, None, is_dry=request.test, is_new=False
     )
     out = []
     for requested, file in plandisks.plan_disks(deployment, content):

@@ -60,6 +60,20 @@ def interfaces(
     amend.put_devices(root, "interface", new_elements)
 
 
+def single_interface(
+    root: ET.Element, vm: str, mac: str, requested: Sequence[Nic], *, is_3006: bool = False
+) -> None:
+    """Replace the NIC with a MAC, if there is one, by new NICs; all others stay as they are."""
+    kept_elements = [
+        element for element in amend.devices(root, "interface") if listed.mac_of(element) != mac
+    ]
+    new_elements = [
+        nic.build(nic.from_call(defaults3006.nic(vm, new_nic) if is_3006 else new_nic))
+        for new_nic in requested
+    ]
+    amend.put_devices(root, "interface", [*kept_elements, *new_elements])
+
+
 def _change_interface(
     element: ET.Element | None, requested: nic.Interface, *, has_model: bool
 ) -> ET.Element:

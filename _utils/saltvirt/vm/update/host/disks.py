@@ -84,6 +84,28 @@ class Matcher:
             for requested_disk, element in zip(requested, matches, strict=True)
         ]
 
+    def has_name(self, name: str, element: ET.Element) -> bool:
+        """Return whether a disk has a name, also below the files of external snapshots."""
+        requested, vm_disk = model.Disk(name=name, target=""), disk.read(element)
+        backing_paths = self.backing_by_path.get(vm_disk.path or "", ())
+        return self._has_name(requested, vm_disk) or any(
+            self._has_name(requested, replace(vm_disk, source={"file": path}))
+            for path in backing_paths
+        )
+
+    def find_same(self, requested: model.Disk, elements: Iterable[ET.Element]) -> ET.Element | None:
+        """Return the disk of the VM that a new disk would be once more; None for a new drive."""
+        if _is_drive(requested):
+            return None
+        return next(
+            (
+                element
+                for element in elements
+                if self._has_content(requested, element) or self._is_snapshot(requested, element)
+            ),
+            None,
+        )
+
     def _has_content(self, requested: model.Disk, element: ET.Element) -> bool:
         """Return whether a disk has the requested content, by its file's or volume's name."""
         vm_disk = disk.read(element)

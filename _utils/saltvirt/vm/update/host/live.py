@@ -60,12 +60,16 @@ class Live:
     waits: tuple[str, ...] = ()
 
 
-def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
+def decide(
+    running: ET.Element, plan: Plan, request: Request, names: Collection[str] | None = None
+) -> Live:
     """
     Return the changes to the running VM.
 
     running
         The running <domain>.
+    names
+        The names of the only devices that may change. Defaults to all.
     """
     if not request.live:
         return Live(waits=plan.changed)
@@ -75,7 +79,7 @@ def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
         waits.discard("cpu")
     if memory_kib is not None and _is_size_alone(running, plan, request.mem):
         waits.discard("mem")
-    steps, waiting_lists = _find_steps(running, plan.root, request)
+    steps, waiting_lists = _find_steps(running, plan.root, request, names)
     order = [DETACH, ATTACH, UPDATE]
     return Live(
         steps=tuple(sorted(steps, key=lambda step: order.index(step.how))),
@@ -87,7 +91,10 @@ def decide(running: ET.Element, plan: Plan, request: Request) -> Live:
 
 
 def _find_steps(
-    running: ET.Element, new_root: ET.Element, request: Request
+    running: ET.Element,
+    new_root: ET.Element,
+    request: Request,
+    only_names: Collection[str] | None,
 ) -> tuple[list[Step], set[str]]:
     """Return the steps for the devices of a call, and the arguments of those that must wait."""
     steps, waits = list[Step](), set[str]()
@@ -96,6 +103,8 @@ def _find_steps(
             continue
         running_devices, new_devices = kind.by_name(running), kind.by_name(new_root)
         for name in dict.fromkeys([*running_devices, *new_devices]):
+            if only_names is not None and name not in only_names:
+                continue
             device_steps = find(name, running_devices.get(name), new_devices.get(name))
             steps += device_steps or ()
             waits |= {kind.argument} if device_steps is None else set()
@@ -165,7 +174,7 @@ def _disk_steps(
     ]
     return (
         _replug("disk", target, running_element, new_element)
-        if all(map(_is_plugged, present_disks))
+        if all(map(is_hotpluggable, present_disks))
         else None
     )
 
@@ -198,7 +207,8 @@ def _replug(
     ]
 
 
-def _is_plugged(vm_disk: disk.Disk) -> bool:
+def is_hotpluggable(vm_disk: disk.Disk) -> bool:
+    """Return whether a disk comes and goes while the VM runs."""
     bus = diskbus.BUSES.get(vm_disk.target.get("bus", ""))
     return vm_disk.device not in devicematch.DRIVES and bus is not None and bus.is_hotpluggable
 

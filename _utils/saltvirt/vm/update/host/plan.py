@@ -178,6 +178,15 @@ def _on_reboot(root: ET.Element, request: Request) -> None:
 
 
 def _interfaces(root: ET.Element, request: Request) -> None:
+    if request.single is not None:
+        devices.single_interface(
+            root,
+            request.name,
+            request.single.name,
+            request.interfaces or (),
+            is_3006=request.is_3006,
+        )
+        return
     devices.interfaces(root, request.name, request.interfaces or (), is_3006=request.is_3006)
 
 

@@ -16,6 +16,19 @@ _MAPPINGS = ("boot", "numatune", "hypervisor_features", "clock", "graphics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Single:
+    """
+    The only device that a call changes; all other disks and NICs stay, though it names none.
+
+    name
+        Its name in the VM: a disk's target, a NIC's MAC; empty for a new disk. A device with the
+        name, and no device in the call's list, is removed.
+    """
+
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """
     The requested changes; None leaves a setting.
@@ -30,6 +43,8 @@ class Request:
         Whether to remove devices that the call's lists do not name.
     is_3006
         Whether new devices get Salt 3006's defaults.
+    single
+        The only device that the call changes; None if its lists name all devices.
     """
 
     name: str
@@ -54,6 +69,7 @@ class Request:
     live: bool = True
     test: bool = False
     is_3006: bool = False
+    single: Single | None = None
 
 
 def from_call(settings: HostSettings, name: str, call_arguments: Mapping[str, Any]) -> Request:
