@@ -8,7 +8,7 @@ import shutil
 
 import agentkit
 import pytest
-from cloudkit import TINY, backup_folder, how_to, wait
+from cloudkit import TINY, backup_folder, how_to, ticks, wait
 from doctorkit import record
 from labkit.settings import CHECKOUT
 
@@ -137,6 +137,9 @@ def prepare(cloud, name):
     prepare_doctor(cloud, name)
     if name == "resume":
         cloud.local("hyper1", "virt.pause", "centos1")
+    if name == "shutdown":
+        # A guest that boots hears no request.
+        wait("a ticking guest", lambda: ticks(cloud, "hyper1", "centos1") > 3)
     return begin_move(cloud, MOVING[name]) if name in MOVING else None
 
 
