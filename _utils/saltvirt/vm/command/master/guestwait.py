@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, presence
-from saltvirt.cluster.inventory.surveys import Survey
 from saltvirt.core import terminal
 from saltvirt.core.errors import VirtError
 
@@ -97,6 +96,23 @@ def _look(
     limit_s: float,
 ) -> dict[str, Ending]:
     """Ask the hosts of the pending requests; return those that have ended."""
+    sight = _see(cloud, pending, awaited_state)
+    out = {}
+    for name, request in pending.items():
+        seconds = max(now_s - request.time_s, 0)
+        if name in sight.obeyed:
+            out[name] = Ending(outcome=f"shut down after {seconds:.0f} s")
+            continue
+        reason = sight.final_reason(name, request.host)
+        if reason is None and seconds >= limit_s:
+            reason = sight.late_reason(name, request.host, limit_s)
+        if reason is not None:
+            out[name] = Ending(error=f"VM {name!r} {reason}")
+    return out
+
+
+def _see(cloud: Cloud, pending: Mapping[str, Request], awaited_state: str) -> "_Sight":
+    """Ask the hosts of the pending requests about the VMs."""
     hosts = {request.host for request in pending.values()}
     survey = inventory.survey(cloud, hosts, "virt.vm_state", concerned_hosts=())
     states = {
@@ -104,20 +120,11 @@ def _look(
         for name, request in pending.items()
         if request.host in survey.answers
     }
-    obeyed = {name for name, state in states.items() if state == awaited_state}
-    moved_to = _find_moved(cloud, {name: pending[name].host for name in obeyed})
-    out = {}
-    for name, request in pending.items():
-        seconds = now_s - request.time_s
-        if name in obeyed and name not in moved_to:
-            out[name] = Ending(outcome=f"shut down after {max(seconds, 0):.0f} s")
-            continue
-        reason = _final_reason(name, request.host, states, moved_to)
-        if reason is None and seconds >= limit_s:
-            reason = _late_reason(name, request.host, states, survey, limit_s)
-        if reason is not None:
-            out[name] = Ending(error=f"VM {name!r} {reason}")
-    return out
+    off = {name for name, state in states.items() if state == awaited_state}
+    moved_to = _find_moved(cloud, {name: pending[name].host for name in off})
+    return _Sight(
+        states=states, moved_to=moved_to, obeyed=off - moved_to.keys(), reasons=survey.reasons()
+    )
 
 
 def _find_moved(cloud: Cloud, hosts_by_name: Mapping[str, str]) -> dict[str, str]:
@@ -134,46 +141,58 @@ def _find_moved(cloud: Cloud, hosts_by_name: Mapping[str, str]) -> dict[str, str
     return out
 
 
-def _final_reason(
-    name: str, host: str, states: Mapping[str, str | None], moved_to: Mapping[str, str]
-) -> str | None:
-    """Return why a VM is not waited for any longer, None if it is."""
-    typed = shlex.quote(name)
-    if name in moved_to:
-        return (
-            f"has moved to {moved_to[name]} meanwhile; ask it again: salt-run virt.shutdown {typed}"
-        )
-    if name not in states:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sight:
+    """
+    What the hosts report of the VMs that are waited for.
+
+    states
+        Of the VMs on hosts that answer; None for a VM that its host does not have any more.
+    moved_to
+        ``{name: its present host}`` of the VMs of which only definitions are left.
+    obeyed
+        The VMs whose guests have obeyed.
+    reasons
+        ``{host: reason}`` of the hosts without an answer.
+    """
+
+    states: Mapping[str, str | None]
+    moved_to: Mapping[str, str]
+    obeyed: Collection[str]
+    reasons: Mapping[str, str]
+
+    def final_reason(self, name: str, host: str) -> str | None:
+        """Return why a VM is not waited for any longer, None if it is."""
+        typed = shlex.quote(name)
+        if name in self.moved_to:
+            return (
+                f"has moved to {self.moved_to[name]} meanwhile; ask it again: salt-run "
+                f"virt.shutdown {typed}"
+            )
+        if name not in self.states:
+            return None
+        if self.states[name] is None:
+            return f"is not on {host} any more; see where it is: salt-run virt.find {typed}"
+        if self.states[name] == "crashed":
+            return f"has crashed, and is kept as it was then; end it: salt-run virt.stop {typed}"
         return None
-    if states[name] is None:
-        return f"is not on {host} any more; see where it is: salt-run virt.find {typed}"
-    if states[name] == "crashed":
-        return f"has crashed, and is kept as it was then; end it: salt-run virt.stop {typed}"
-    return None
 
-
-def _late_reason(
-    name: str,
-    host: str,
-    states: Mapping[str, str | None],
-    survey: Survey,
-    limit_s: float,
-) -> str:
-    """Return what is wrong with a VM that has not shut down in time."""
-    typed = shlex.quote(name)
-    pull = f"pull its plug: salt-run virt.stop {typed}"
-    if name not in states:
-        reason = survey.reasons().get(host, "gives no answer")
+    def late_reason(self, name: str, host: str, limit_s: float) -> str:
+        """Return what is wrong with a VM that has not shut down in time."""
+        typed = shlex.quote(name)
+        pull = f"pull its plug: salt-run virt.stop {typed}"
+        if name not in self.states:
+            reason = self.reasons.get(host, "gives no answer")
+            return (
+                f"was asked to shut down, and its host is not heard of: {host}: {reason}; see: "
+                f"salt-run virt.vm_state {typed}"
+            )
+        if self.states[name] == "paused":
+            return (
+                f"was paused meanwhile, so its guest cannot shut down; let it go on: salt-run "
+                f"virt.resume {typed}; or {pull}"
+            )
         return (
-            f"was asked to shut down, and its host is not heard of: {host}: {reason}; see: "
-            f"salt-run virt.vm_state {typed}"
+            f"is still running after {limit_s:.0f} s: its guest ignores the request, or was not "
+            f"ready for it; ask again, or {pull}"
         )
-    if states[name] == "paused":
-        return (
-            f"was paused meanwhile, so its guest cannot shut down; let it go on: salt-run "
-            f"virt.resume {typed}; or {pull}"
-        )
-    return (
-        f"is still running after {limit_s:.0f} s: its guest ignores the request, or was not ready "
-        f"for it; ask again, or {pull}"
-    )
