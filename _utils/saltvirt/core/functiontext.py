@@ -1,7 +1,7 @@
 """
 The functions of a Salt module's file, and what their docstrings say: read from its syntax tree.
 
-No function is loaded or run. The docstrings have a fixed form: a first sentence, the parameters
+No function is loaded or run. The docstrings have a fixed form: a first sentence, the arguments
 with indented texts, remarks, and a block with examples.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 _SENTENCE = re.compile(r"(.+?\.)(?=\s|$)", re.DOTALL)
 _UNDO = re.compile(r"\bUndo: (.+?)\.(?=\s|$)", re.DOTALL)
-_PARAMETERS = re.compile(r"(\w+(?:, \w+)*)\n {4}\S")
+_ARGUMENTS = re.compile(r"(\w+(?:, \w+)*)\n {4}\S")
 _EXAMPLES = "CLI Example"
 
 
@@ -27,15 +27,15 @@ class FunctionText:
         As users type it, with its module: ``virt.list``.
     aliases
         Its other names, in the same form.
-    arguments
-        As users type them: ``NAME``, ``[wait=True]``.
+    words
+        Its arguments as users type them: ``NAME``, ``[wait=True]``.
     sentence
         The first sentence of its docstring.
-    parameters
-        The texts by the names of the parameters.
+    about_arguments
+        The texts about its arguments, by their names.
     remarks
         The other paragraphs, in order.
-    examples
+    commands
         The lines of its examples.
     undo
         What undoes it; None if the docstring has nothing of it.
@@ -43,11 +43,11 @@ class FunctionText:
 
     name: str
     aliases: tuple[str, ...] = ()
-    arguments: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     sentence: str = ""
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    about_arguments: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
-    examples: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
     undo: str | None = None
 
 
@@ -86,21 +86,21 @@ def _read_function(node: ast.FunctionDef, module: str, aliases: Sequence[str]) -
     match = _SENTENCE.match(first)
     sentence = match[1] if match else first
     rest = first[len(sentence) :].strip()
-    remarks, parameters = [rest] if rest else [], dict[str, str]()
+    remarks, arguments = [rest] if rest else [], dict[str, str]()
     for part in paragraphs:
-        if _PARAMETERS.match(part):
-            parameters |= _read_parameters(part)
+        if _ARGUMENTS.match(part):
+            arguments |= _read_arguments(part)
         else:
             remarks.append(_one_line(part))
     undo = _UNDO.search(" ".join(remarks))
     return FunctionText(
         name=f"{module}.{node.name.rstrip('_')}",
         aliases=tuple(f"{module}.{alias}" for alias in aliases if not alias.startswith("_")),
-        arguments=tuple(_arguments(node.args)),
+        words=tuple(_words(node.args)),
         sentence=_one_line(sentence),
-        parameters=parameters,
+        about_arguments=arguments,
         remarks=tuple(remarks),
-        examples=tuple(_example_lines(examples)),
+        commands=tuple(_example_lines(examples)),
         undo=undo[1] if undo else None,
     )
 
@@ -109,8 +109,8 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _read_parameters(text: str) -> dict[str, str]:
-    """Return the parameters of a paragraph: each is a line, with its text indented below it."""
+def _read_arguments(text: str) -> dict[str, str]:
+    """Return the arguments of a paragraph: each is a line, with its text indented below it."""
     out: dict[str, str] = {}
     for block in re.split(r"\n(?=\S)", text):
         name, _line, words = block.partition("\n")
@@ -125,7 +125,7 @@ def _example_lines(text: str) -> list[str]:
     return [_one_line(line) for line in lines if line.strip()]
 
 
-def _arguments(given: ast.arguments) -> Iterator[str]:
+def _words(given: ast.arguments) -> Iterator[str]:
     positional = [*given.posonlyargs, *given.args]
     required_count = len(positional) - len(given.defaults)
     for argument in positional[:required_count]:
@@ -142,5 +142,5 @@ def _arguments(given: ast.arguments) -> Iterator[str]:
 
 def _optional(argument: ast.arg, default: ast.expr | None) -> str:
     """Return an optional argument with its default, or with its name for None."""
-    value = default.value if isinstance(default, ast.Constant) else None
-    return f"[{argument.arg}={argument.arg.strip('_').upper() if value is None else value}]"
+    value = ast.unparse(default).strip("'") if default is not None else "None"
+    return f"[{argument.arg}={argument.arg.strip('_').upper() if value == 'None' else value}]"

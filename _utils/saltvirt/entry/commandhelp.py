@@ -6,6 +6,7 @@ The texts are those of docstrings: the runner's are read from its files, the hos
 asked.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,17 +106,21 @@ class Command:
     def usage(self) -> str:
         """What is typed."""
         program = "salt HOST" if self.is_of_hosts else "salt-run"
-        return " ".join((program, self.text.name, *self.text.arguments))
+        return " ".join((program, self.text.name, *self.text.words))
 
-    def has(self, word: str) -> bool:
-        """Return whether its names or its sentence have a word, in small letters or capitals."""
-        texts = (self.text.name, *self.text.aliases, self.text.sentence)
-        return any(word.lower() in text.lower() for text in texts)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name and its aliases."""
+        return (self.text.name, *self.text.aliases)
+
+    def has(self, pattern: re.Pattern[str], *, in_sentence: bool = True) -> bool:
+        """Return whether its names, or its sentence, have what a pattern matches."""
+        texts = (*self.names, self.text.sentence) if in_sentence else self.names
+        return any(map(pattern.search, texts))
 
     def is_called(self, word: str) -> bool:
         """Return whether this is its whole name, with or without the module."""
-        names = (self.text.name, *self.text.aliases)
-        return word in names or word in {name.partition(".")[2] for name in names}
+        return word in self.names or word in {name.partition(".")[2] for name in self.names}
 
 
 def read_runner(folder: Path) -> dict[str, FunctionText]:
@@ -162,12 +167,11 @@ def list_commands(folder: Path) -> list[Command]:
                 text=text, task=task, is_of_hosts=texts is hosts, changes=text.name in changing
             )
 
-    out = [
+    return [
         command
         for task, runner_names, host_names in (*_TASKS, *_others(runner, hosts))
         for command in (*of_task(task, runner, runner_names), *of_task(task, hosts, host_names))
     ]
-    return out
 
 
 def _others(
@@ -197,11 +201,17 @@ def report(folder: Path, word: str | None = None) -> dict[str, Any]:
     commands = list_commands(folder)
     if word is None:
         return {"tasks": _by_task(commands)}
-    matches = [command for command in commands if command.has(word)]
-    called = [command for command in matches if command.is_called(word)]
+    # "init" is at the beginning of no word of "its definition".
+    bare_word = word.rpartition(".")[2] or word
+    start = re.compile(rf"(?<![a-z0-9]){re.escape(bare_word)}", re.IGNORECASE)
+    called = [command for command in commands if command.is_called(word)]
     if called:
-        related = [command.text.name for command in matches if command is not called[0]]
+        others = [command for command in commands if command is not called[0]]
+        related = [row.text.name for row in others if row.has(start, in_sentence=False)]
         return {"command": _describe(called[0]), "related": related[:_MOST_RELATED]}
+    anywhere = re.compile(re.escape(word), re.IGNORECASE)
+    matches = [command for command in commands if command.has(start)]
+    matches = matches or [command for command in commands if command.has(anywhere)]
     if not matches:
         raise BadArgument(
             "word", f"no command has {word!r} in its name or sentence; all: salt-run virt.help"
@@ -242,8 +252,8 @@ def _describe(command: Command) -> dict[str, Any]:
         "on": "hosts" if command.is_of_hosts else "master",
         "changes": command.changes,
         "does": text.sentence,
-        "arguments": dict(text.parameters),
+        "arguments": dict(text.about_arguments),
         "more": [remark for remark in remarks if remark],
-        "examples": list(text.examples),
+        "examples": list(text.commands),
         "undo": text.undo,
     }

@@ -1,7 +1,7 @@
 """
 The commands of hosts without one of that name in the runner: their usage, and what they do.
 
-A master need not have the files of hosts' modules. ``tools/commands.py --write`` makes the texts
+A master need not have the files of hosts' modules. ``tools/commandpage.py --write`` makes the texts
 from the docstrings below ``_modules``; ``tests/unit/entry/test_commandhelp.py`` compares them.
 """
 
@@ -170,7 +170,7 @@ def _text(usage: str, sentence: str) -> FunctionText:
     name, _blank, words = usage.partition(" ")
     return FunctionText(
         name=name,
-        arguments=(words,) if words else (),
+        words=(words,) if words else (),
         sentence=sentence,
         remarks=(f"A host has all about it: salt HOST sys.doc {name}",),
     )

@@ -1,7 +1,8 @@
 """
-Make the page of all commands, ``docs/commands.md``, and the texts of hosts' commands, from docstrings.
+Make ``docs/commands.md``, the page of all commands, and the texts of hosts' commands.
 
-``tools/commands.py --write`` writes both files; without it, the page is printed.
+Both are made from docstrings. ``tests/env python3 tools/commandpage.py --write`` writes both files;
+without ``--write`` the page is printed.
 """
 
 import sys
@@ -18,15 +19,16 @@ TEXTS = ROOT / "_utils/saltvirt/entry/hostcommandtexts.py"
 _WIDTH = 96
 _HEAD = """# All commands
 
-This page has every command, in the order in which you need them. `salt-run virt.help` shows the same table in a terminal:
+This page has every command, in the order in which you need them. In a terminal,
+`salt-run virt.help` shows the same table, without a host:
 
 - `salt-run virt.help disk` shows the commands that have `disk` in their name or sentence.
 - `salt-run virt.help start` shows how one command is used: its arguments, an example, and its undo.
 
-**Typed as**: `virt.start` of the master is typed as `salt-run virt.start NAME`. A command of a host, such as `virt.list_pools`, is typed as
-`salt HOST virt.list_pools`. The [reference](index.md) has all about each.
+**Typed as**: `virt.start` of the master is typed as `salt-run virt.start NAME`. A command of a
+host, such as `virt.list_pools`, is typed as `salt HOST virt.list_pools`.
 
-`tools/commands.py --write` makes this page from the docstrings.
+The docstrings of the functions are the source of this page (`tools/commandpage.py` of the repository).
 """
 
 
@@ -51,12 +53,10 @@ def host_texts() -> str:
     after = rest.partition('"""\n')[2]
     lines = []
     for name, text in sorted(commandhelp.read_hosts(ROOT / "_modules").items()):
-        usage = " ".join((name, *text.arguments))
+        usage = " ".join((name, *text.words))
         lines += textwrap.wrap(usage, _WIDTH, subsequent_indent="        ")
         sentence = text.sentence.replace("\\", "\\\\")
-        lines += textwrap.wrap(
-            sentence, _WIDTH, initial_indent="    ", subsequent_indent="    "
-        )
+        lines += textwrap.wrap(sentence, _WIDTH, initial_indent="    ", subsequent_indent="    ")
     return f'{before}_TEXTS = """\n' + "\n".join(lines) + f'\n"""\n{after}'
 
 
