@@ -28,7 +28,7 @@ This page has every command, in the order in which you need them. In a terminal,
 **Typed as**: `virt.start` of the master is typed as `salt-run virt.start NAME`. A command of a
 host, such as `virt.list_pools`, is typed as `salt HOST virt.list_pools`.
 
-The docstrings of the functions are the source of this page (`tools/commandpage.py` of the repository).
+The repository's `tools/commandpage.py` makes this page of the docstrings of the functions.
 """
 
 
