@@ -113,10 +113,9 @@ class Command:
         """Its name and its aliases."""
         return (self.text.name, *self.text.aliases)
 
-    def has(self, pattern: re.Pattern[str], *, in_sentence: bool = True) -> bool:
+    def has(self, pattern: re.Pattern[str]) -> bool:
         """Return whether its names, or its sentence, have what a pattern matches."""
-        texts = (*self.names, self.text.sentence) if in_sentence else self.names
-        return any(map(pattern.search, texts))
+        return any(map(pattern.search, (*self.names, self.text.sentence)))
 
     def is_called(self, word: str) -> bool:
         """Return whether this is its whole name, with or without the module."""
@@ -201,22 +200,35 @@ def report(folder: Path, word: str | None = None) -> dict[str, Any]:
     commands = list_commands(folder)
     if word is None:
         return {"tasks": _by_task(commands)}
-    # "init" is at the beginning of no word of "its definition".
-    bare_word = word.rpartition(".")[2] or word
-    start = re.compile(rf"(?<![a-z0-9]){re.escape(bare_word)}", re.IGNORECASE)
-    called = [command for command in commands if command.is_called(word)]
-    if called:
-        others = [command for command in commands if command is not called[0]]
-        related = [row.text.name for row in others if row.has(start, in_sentence=False)]
-        return {"command": _describe(called[0]), "related": related[:_MOST_RELATED]}
-    anywhere = re.compile(re.escape(word), re.IGNORECASE)
-    matches = [command for command in commands if command.has(start)]
-    matches = matches or [command for command in commands if command.has(anywhere)]
+    called = next((command for command in commands if command.is_called(word)), None)
+    if called is not None:
+        return {"command": _describe(called), "related": _find_related(commands, called, word)}
+    matches = _find_matches(commands, word)
     if not matches:
         raise BadArgument(
             "word", f"no command has {word!r} in its name or sentence; all: salt-run virt.help"
         )
     return {"tasks": _by_task(matches)}
+
+
+def _at_start(word: str) -> re.Pattern[str]:
+    """Return a pattern of a word at the beginning of words: "age" is in "agent", not in "image"."""
+    return re.compile(rf"(?<![a-z0-9]){re.escape(word)}", re.IGNORECASE)
+
+
+def _find_related(commands: Iterable[Command], called: Command, word: str) -> list[str]:
+    """Return the other commands with such a name."""
+    pattern = _at_start(word.rpartition(".")[2])
+    others = (command for command in commands if command is not called)
+    related = [row.text.name for row in others if any(map(pattern.search, row.names))]
+    return related[:_MOST_RELATED]
+
+
+def _find_matches(commands: Sequence[Command], word: str) -> list[Command]:
+    """Return the commands with a word at the beginning of words; if there are none, anywhere."""
+    matches = [command for command in commands if command.has(_at_start(word))]
+    anywhere = re.compile(re.escape(word), re.IGNORECASE)
+    return matches or [command for command in commands if command.has(anywhere)]
 
 
 def _by_task(commands: Sequence[Command]) -> list[dict[str, Any]]:
