@@ -78,7 +78,8 @@ _ANSWERS = ("virt_answers", "virt_answers_moves")
 _FOR_MASTER = frozenset(
     f"virt.{name}"
     for name in (
-        "doctor_facts doctor_mend setup_facts authorized evacuated load seed_non_shared_migrate"
+        "doctor_facts doctor_mend setup_facts status_facts authorized evacuated load "
+        "seed_non_shared_migrate"
     ).split()
 )
 _MOST_RELATED = 20
