@@ -153,13 +153,20 @@ def test_a_new_function_is_shown_before_a_task_names_it(tmp_path):
     assert tasks[-1]["task"] == "Others" and tasks[-1]["commands"][0]["name"] == "virt.brand_new"
 
 
-def test_each_command_has_a_usage_and_an_example():
-    for name in names(commandhelp.report(RUNNERS)):
-        answer = commandhelp.report(RUNNERS, name)
-        command = answer["command"]
-        assert command["name"] == name and name in command["usage"]
-        assert command["examples"] or command["on"] == "hosts", name
-        assert views.find("virt.help", answer, {})["said"]
+def test_each_command_has_a_usage_a_sentence_and_an_example():
+    for command in commandhelp.list_commands(RUNNERS):
+        assert command.text.name in command.usage
+        assert command.text.sentence.endswith("."), command.text.name
+        assert command.text.commands or command.is_of_hosts, command.text.name
+
+
+@pytest.mark.parametrize("word", ["shutdown", "init", "pool_define", "next_host", "virt_pki.list"])
+def test_a_person_sees_the_parts_one_below_the_other(word):
+    answer = commandhelp.report(RUNNERS, word)
+
+    usage, *others = views.find("virt.help", answer, {})["said"]
+    required = answer["command"]["usage"].partition(" [")[0]
+    assert usage == required and "" in others
 
 
 def test_the_runner_needs_no_cloud(opts):
