@@ -13,7 +13,7 @@ _SPEC.loader.exec_module(_text)
 @_text.shows_mappings
 def output(data, **_kwargs):
     """
-    Return the table of a view: ``{titles, rows, sizes, said}``.
+    Return the table of a view: ``{titles, rows, sizes, headings, said}``.
 
     CLI Example:
 
@@ -25,5 +25,8 @@ def output(data, **_kwargs):
         return "\n".join([*_text.wrapped(f"error: {data['error']}"), *_text.other_lines(data)])
     if "rows" not in data:
         return "\n".join(_text.plain_lines(data))
-    lines = _text.table(data["titles"], data["rows"], data.get("sizes", ())) if data["rows"] else []
+    lines = []
+    if data["rows"]:
+        parts = [data.get(key, ()) for key in ("sizes", "headings")]
+        lines = _text.table(data["titles"], data["rows"], *parts)
     return "\n".join([*lines, *_text.said_lines(data)])

@@ -178,7 +178,7 @@ def wrapped(text, first_indent="", next_indent=None, width=None):
     return [part.replace(_GLUE, " ") for part in lines]
 
 
-def table(titles, rows, sizes=()):
+def table(titles, rows, sizes=(), headings=()):
     """
     Return the lines of a table that is as wide as it needs to be, at most as the terminal.
 
@@ -187,6 +187,8 @@ def table(titles, rows, sizes=()):
     sizes
         The titles of columns with bytes. All sizes of a table have one unit, which stands below
         their titles: GiB with one digit, or MiB if all are smaller than 1 GiB.
+    headings
+        Pairs of a row's number and the line above that row, after an empty line.
 
     The widest texts are wrapped if the terminal is narrow. A name in the first column is never cut:
     a long one has a line of its own. Numbers are right-aligned.
@@ -202,7 +204,12 @@ def table(titles, rows, sizes=()):
     all_rows = [*heads, *body]
     widths = [max(map(len, column)) for column in zip(*all_rows, strict=True)]
     limits = _limit_widths(body, widths, numeric)
-    return [text for row in all_rows for text in _row_lines(row, limits, numeric)]
+    above = {number + len(heads): text for number, text in headings}
+    out = []
+    for number, row in enumerate(all_rows):
+        out += ["", line(above[number])] if number in above else []
+        out += _row_lines(row, limits, numeric)
+    return out
 
 
 def _cells(row, size_columns, unit_bytes):

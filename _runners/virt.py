@@ -29,8 +29,8 @@ __virtual__ = load_always
 _SERIALS = {"None": None, "pty": [{"type": "pty"}], "tcp": [{"type": "tcp"}]}
 
 
-def _run(command, name, dry_run, max_parallel):
-    flags = {"dry_run": dry_run, "max_parallel": max_parallel}
+def _run(command, name, dry_run, max_parallel, **given):
+    flags = {"dry_run": dry_run, "max_parallel": max_parallel, **given}
     return vmcommand.run(__opts__, __jid_event__, command, name, **flags)
 
 
@@ -164,7 +164,7 @@ def start(name, *, dry_run=False, max_parallel=8):
 
     Returns ``{host: {name: "started"}}``, or ``"already running; nothing was done"`` instead;
     of several VMs ``{"vms": {name: {"host", "outcome", "error"}}}``, and fails if one of them
-    failed. Undo: virt.stop.
+    failed. Fails for a paused VM, and names virt.resume. Undo: virt.stop.
 
     CLI Example:
 
@@ -187,8 +187,9 @@ def stop(name, *, dry_run=False, max_parallel=8):
     max_parallel
         Of several VMs, how many are acted on at a time. Defaults to 8.
 
-    Returns ``{host: {name: "stopped"}}``, or ``"already off; nothing was done"`` instead; of
-    several VMs ``{"vms": {name: {"host", "outcome", "error"}}}``, and fails if one of them failed.
+    Returns ``{host: {name: "stopped at once, by pulling its plug"}}``, or ``"already off; nothing
+    was done"`` instead; of several VMs ``{"vms": {name: {"host", "outcome", "error"}}}``, and fails
+    if one of them failed. The guest may lose what it has not written; virt.shutdown asks it first.
     Undo: virt.start.
 
     CLI Example:
@@ -204,28 +205,35 @@ force_off = stop
 
 
 @runner_function(outputter="virt_vms")
-def shutdown(name, *, dry_run=False, max_parallel=8):
+def shutdown(name, *, wait=True, wait_s=120, dry_run=False, max_parallel=8):
     """
-    Ask a VM's guest to shut down.
+    Ask a VM's guest to shut down, and wait until it has.
 
     name
         The VM's name; a list of names or a glob for several VMs.
+    wait
+        Wait for the guest. Defaults to True.
+    wait_s
+        Wait this many seconds at most. Defaults to 120.
     dry_run
         Change nothing; return where the VM is and what would be done. Defaults to False.
     max_parallel
-        Of several VMs, how many are acted on at a time. Defaults to 8.
+        Of several VMs, how many are asked at a time; all are waited for together. Defaults to 8.
 
-    Returns ``{host: {name: "asked to shut down"}}``, or ``"already off; nothing was done"``
-    instead; of several VMs ``{"vms": {name: {"host", "outcome", "error"}}}``, and fails if one of
-    them failed. Undo: virt.start.
+    Returns ``{host: {name: "shut down after 12 s"}}``; without ``wait`` ``"asked to shut down"``,
+    or ``"already off; nothing was done"`` instead. Of several VMs ``{"vms": {name: {"host",
+    "outcome", "error"}}}``. Fails if a guest has not obeyed in time, and if the VM is paused.
+    virt.stop pulls the plug. Undo: virt.start.
 
     CLI Example:
 
     .. code-block:: bash
 
         salt-run virt.shutdown centos1
+        salt-run virt.shutdown centos1 wait_s=300
+        salt-run virt.shutdown centos1 wait=False
     """
-    return _run("shutdown", name, dry_run, max_parallel)
+    return _run("shutdown", name, dry_run, max_parallel, wait=wait, wait_s=wait_s)
 
 
 @runner_function(outputter="virt_vms")
@@ -240,8 +248,9 @@ def reset(name, *, dry_run=False, max_parallel=8):
     max_parallel
         Of several VMs, how many are acted on at a time. Defaults to 8.
 
-    Returns ``{host: {name: "reset"}}``; of several VMs ``{"vms": {name: {"host", "outcome",
-    "error"}}}``, and fails if one of them failed.
+    Returns ``{host: {name: "reset at once, without asking its guest"}}``; of several VMs ``{"vms":
+    {name: {"host", "outcome", "error"}}}``, and fails if one of them failed. A paused VM stays
+    paused. virt.reboot asks the guest.
 
     CLI Example:
 

@@ -184,8 +184,8 @@ def reboot(name, *, dry_run=False, max_parallel=8):
     max_parallel
         Of several VMs, how many are acted on at a time. Defaults to 8.
 
-    Returns ``{host: {name: "asked to reboot"}}``; of several VMs as virt.start. Fails if the VM
-    does not run. virt.reset does not ask the guest.
+    Returns ``{host: {name: "asked to reboot; its guest may ignore that"}}``; of several VMs as
+    virt.start. Fails if the VM does not run, or is paused. virt.reset does not ask the guest.
 
     CLI Example:
 

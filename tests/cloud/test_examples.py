@@ -8,7 +8,7 @@ import shutil
 
 import agentkit
 import pytest
-from cloudkit import TINY, backup_folder, how_to, wait
+from cloudkit import TINY, backup_folder, how_to, ticks, wait
 from doctorkit import record
 from labkit.settings import CHECKOUT
 
@@ -144,6 +144,9 @@ def prepare(cloud, name):
         cloud.local("hyper1", "virt.disk_add", "centos1", "cd", "device=cdrom")
     if name == "resume":
         cloud.local("hyper1", "virt.pause", "centos1")
+    if name == "shutdown":
+        # A guest that boots hears no request.
+        wait("a ticking guest", lambda: ticks(cloud, "hyper1", "centos1") > 3)
     return begin_move(cloud, MOVING[name]) if name in MOVING else None
 
 

@@ -1,9 +1,10 @@
 """Every command on a VM finds the VM's host, and several VMs are a table."""
 
+import re
 from pathlib import Path
 
 import pytest
-from cloudkit import TINY, how_to
+from cloudkit import TINY, how_to, ticks, wait
 
 
 @pytest.fixture
@@ -41,14 +42,29 @@ def test_a_vm_is_changed_wherever_it_is(web):
 
     stopped = web.run("virt.stop", "web*").data["vms"]
     assert {name: row["outcome"] for name, row in stopped.items()} == {
-        "web1": "stopped",
-        "web2": "stopped",
+        "web1": "stopped at once, by pulling its plug",
+        "web2": "stopped at once, by pulling its plug",
     }
     again = web.run("virt.stop", "[web1, web2]").data["vms"]
     assert {row["outcome"] for row in again.values()} == {"already off; nothing was done"}
     failed = web.run("virt.reboot", "web*")
     assert failed.code == 1 and "virt.reboot failed for 2 of 2 VMs: web1, web2" in failed.error
-    assert "does not run" in str(failed.data) or "not running" in str(failed.data)
+    assert "'web1' is not running; start it: salt-run virt.start web1" in str(failed.data)
+
+
+def test_a_guest_that_is_asked_to_shut_down_obeys_or_is_told_of(web):
+    wait("ticking guests", lambda: ticks(web, "hyper1", "web1") > 3 < ticks(web, "hyper2", "web2"))
+    web.sh("hyper2", "virsh suspend web2")
+
+    refused = web.run("virt.shutdown", "web*")
+
+    assert refused.code == 1 and "virt.shutdown failed for 1 of 2 VMs: web2" in refused.error
+    rows = refused.data["vms"]
+    assert re.fullmatch(r"shut down after \d+ s", rows["web1"]["outcome"])
+    assert "is paused" in rows["web2"]["error"]
+    assert "salt-run virt.resume web2" in rows["web2"]["error"]
+    assert web.local("hyper1", "virt.vm_state", "web1") == {"web1": "shutdown"}
+    assert "already off" in str(web.run("virt.shutdown", "web1").data)
 
 
 def test_no_caller_leads_a_host_elsewhere(web):

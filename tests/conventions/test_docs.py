@@ -4,6 +4,7 @@ import ast
 import re
 from pathlib import Path
 
+import commandpage
 import pytest
 import rooms
 from saltvirt.core import vmcommands
@@ -90,6 +91,12 @@ def test_the_picture_of_the_rooms_is_that_of_the_code():
     page = (ROOT / "docs/architecture.md").read_text()
 
     assert f"```text\n{rooms.picture()}\n```" in page, "run tools/rooms.py"
+
+
+def test_the_page_of_all_commands_is_that_of_the_docstrings():
+    page = (ROOT / "docs/commands.md").read_text()
+
+    assert page == commandpage.page(), "run: tests/env python3 tools/commandpage.py --write"
 
 
 def test_the_readme_names_every_package_the_lab_installs():

@@ -89,6 +89,15 @@ def test_who_types_it_reads_a_table_or_asks_for_data(salt):
     assert json.loads(salt.runner(BAD, "nobody", "--out=json").stdout)["retcode"] == 1
 
 
+def test_help_needs_no_hypervisor(salt):
+    shown = salt.runner("virt.help")
+    assert shown.returncode == 0 and "Deploy and remove\nvirt.init " in shown.stdout
+    assert "virt.pool_start *" in shown.stdout
+    assert salt.runner("virt.help", "start").stdout.startswith("salt-run virt.start NAME\n")
+    assert json.loads(salt.runner("virt.help", "stop", "--out=json").stdout)["command"]["undo"]
+    assert salt.runner("virt.help", "zzz").returncode == 1
+
+
 def test_a_runner_of_ones_own_gets_data_and_is_shown_as_ever(salt):
     shown = salt.runner("own.asks")
     data = json.loads(salt.runner("own.asks", "--out=json").stdout)

@@ -108,7 +108,8 @@ def test_a_vm_is_looked_at_and_controlled_wherever_it_is(cloud, west):
 
     shown = cells(cloud, "virt.vm_info", "vm-west")
     assert list(shown.data) == [f"west/{at}"]
-    for fun, done in (("stop", "stopped"), ("start", "started"), ("pause", "paused")):
+    pulled = "stopped at once, by pulling its plug"
+    for fun, done in (("stop", pulled), ("start", "started"), ("pause", "paused")):
         assert cells(cloud, f"virt.{fun}", "vm-west").data == {f"west/{at}": {"vm-west": done}}
     assert cells(cloud, "virt.resume", "vm-west", "cell=west").code == 0
     assert cells(cloud, "virt.stop", "vm-top").code == 0

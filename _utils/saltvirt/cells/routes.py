@@ -19,8 +19,8 @@ NAMED = vmcommands.vm_arguments()
 NEW = frozenset(("virt.init", "virt.init_many", "virt.clone"))
 # Functions for a name that need not be a VM's yet.
 _NAME_ALONE = frozenset(("virt.authorize", "virt.unauthorize", "virt.undo"))
-# Functions about a cell's own jobs.
-_OF_CELL = frozenset(("virt.cell_job",))
+# Functions that this master answers itself: about its own jobs, and about its commands.
+_OF_CELL = frozenset(("virt.cell_job", "virt.help"))
 # Arguments that may be CELL/HOST.
 _HOSTS = ("host", "target", "keep")
 # Functions with answers, and error tables, by host.

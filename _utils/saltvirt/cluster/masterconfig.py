@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 # Functions of the runner that change nothing.
 READ_ONLY = vmcommands.looking() | frozenset(
     (
-        *("virt.audit", "virt.cell_job", "virt.find", "virt.host_info", "virt.host_lost"),
-        "virt.images",
+        *("virt.audit", "virt.cell_job", "virt.find", "virt.help", "virt.host_info"),
+        *("virt.host_lost", "virt.images"),
         *("virt.list", "virt.next_host", "virt.query", "virt.setup_check", "virt.trash"),
         *("virt_pki.list", "virt_pki.export"),
     )

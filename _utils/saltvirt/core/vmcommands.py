@@ -41,6 +41,14 @@ class VmCommand:
         What a dry run returns. Defaults to "would be" with the outcome.
     already
         ``{state: outcome}`` of the states in which there is nothing to do.
+    refused
+        ``{state: reason}`` of the states in which the command fails; ``{vm}`` stands for the name
+        in a command.
+    remarks
+        ``{state: what is added to the outcome}`` of the states that need an advice, as ``refused``.
+    awaits
+        The state in which the VM is once its guest has obeyed; the command waits for it. Defaults
+        to none: the command does not wait.
     answer
         The type of the host's answer, which the runner returns instead of the outcome. Defaults to
         None: the answer says nothing.
@@ -77,6 +85,9 @@ class VmCommand:
     outcome: str = ""
     would: str = ""
     already: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    awaits: str = ""
     answer: Any = None
     empty: str = ""
     is_by_name: bool = False
@@ -130,6 +141,12 @@ def _device(name: str, keywords: str = "", **fields: Any) -> VmCommand:
     )
 
 
+_IS_OFF = {"shutdown": "is not running; start it: salt-run virt.start {vm}"}
+_HAS_CRASHED = {
+    "crashed": "has crashed, and is kept as it was then; end it: salt-run virt.stop {vm}; then "
+    "start it"
+}
+_RESUME = "let it go on: salt-run virt.resume {vm}"
 _UPDATES = (
     "cpu mem disk_profile disks nic_profile interfaces graphics live boot numatune boot_dev "
     "hypervisor_features clock serials consoles stop_on_reboot host_devices autostart detach"
@@ -144,11 +161,17 @@ _NIC_KEYS = (
 )
 _ROWS = (
     # Power.
-    _change("start", "virt", "started", already={"running": "already running; nothing was done"}),
+    _change(
+        "start",
+        "virt",
+        "started",
+        already={"running": "already running; nothing was done"},
+        refused={"paused": f"is paused; {_RESUME}", **_HAS_CRASHED},
+    ),
     _change(
         "stop",
         "virt",
-        "stopped",
+        "stopped at once, by pulling its plug",
         aliases=("force_off",),
         already={"shutdown": "already off; nothing was done"},
     ),
@@ -157,12 +180,55 @@ _ROWS = (
         "virt",
         "asked to shut down",
         already={"shutdown": "already off; nothing was done"},
+        refused={
+            "paused": f"is paused, so its guest cannot shut down; {_RESUME}; or pull its plug: "
+            "salt-run virt.stop {vm}",
+            **_HAS_CRASHED,
+        },
+        awaits="shutdown",
     ),
-    _change("reboot", "virt_act", "asked to reboot"),
-    _change("reset", "virt", "reset"),
-    _change("pause", "virt", "paused", already={"paused": "already paused; nothing was done"}),
-    _change("resume", "virt", "resumed", already={"running": "already running; nothing was done"}),
-    _change("ctrl_alt_del", "virt_act", "sent Ctrl-Alt-Del"),
+    _change(
+        "reboot",
+        "virt_act",
+        "asked to reboot; its guest may ignore that",
+        would="would be asked to reboot",
+        refused={
+            "paused": f"is paused, so its guest cannot reboot; {_RESUME}",
+            **_IS_OFF,
+            **_HAS_CRASHED,
+        },
+    ),
+    _change(
+        "reset",
+        "virt",
+        "reset at once, without asking its guest",
+        refused=_IS_OFF,
+        remarks={"paused": f"; it is paused all the same; {_RESUME}"},
+    ),
+    _change(
+        "pause",
+        "virt",
+        "paused",
+        already={"paused": "already paused; nothing was done"},
+        refused={**_IS_OFF, **_HAS_CRASHED},
+    ),
+    _change(
+        "resume",
+        "virt",
+        "resumed",
+        already={"running": "already running; nothing was done"},
+        refused={**_IS_OFF, **_HAS_CRASHED},
+    ),
+    _change(
+        "ctrl_alt_del",
+        "virt_act",
+        "sent Ctrl-Alt-Del",
+        refused={
+            "paused": f"is paused, so its guest gets no keys; {_RESUME}",
+            **_IS_OFF,
+            **_HAS_CRASHED,
+        },
+    ),
     # Definition.
     _change(
         "update",

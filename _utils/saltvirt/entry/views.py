@@ -2,7 +2,8 @@
 The views of answers: what a person sees in a terminal, as plain data.
 
 A view is ``{"said": [sentence]}``, or a table: ``{"titles": [...], "rows": [[...]], "sizes":
-[titles of columns with bytes], "said": [...]}``. The outputters ``virt_done`` and ``virt_table``
+[titles of columns with bytes], "headings": [[number of a row, line above it]], "said": [...]}``.
+The outputters ``virt_done`` and ``virt_table``
 show it: they know the terminal's width, and escape and wrap each text. A sentence that begins with
 spaces is indented. Each function of :data:`_VIEWS` gets the answer and the call's arguments, and
 reads nothing else. Runner functions that are not there have an outputter of their own, or are shown
@@ -313,7 +314,46 @@ def _import(answer: Any, _arguments: Arguments) -> View:
     return said([f"the authority is in {answer} again"])
 
 
+def _help(answer: Any, _arguments: Arguments) -> View:
+    if "command" in answer:
+        return said(_help_lines(answer["command"], answer["related"]))
+    rows: list[tuple[str, str]] = []
+    headings = []
+    for task in answer["tasks"]:
+        headings.append([len(rows), task["task"]])
+        for command in task["commands"]:
+            mark = " *" if command["on"] == "hosts" else ""
+            rows.append((f"{command['name']}{mark}", command["does"]))
+    lines = ["", "typed as: salt-run COMMAND …; with *: salt HOST COMMAND …"]
+    lines.append("more about one: salt-run virt.help COMMAND")
+    return {**table(("COMMAND", "WHAT IT DOES"), rows, sentences=lines), "headings": headings}
+
+
+def _help_lines(command: Mapping[str, Any], related: Sequence[str]) -> Iterable[str]:
+    """Yield the lines about one command; each part begins with an empty line."""
+    required, _bracket, optional = command["usage"].partition(" [")
+    yield required
+    if optional:
+        yield f"    [{optional}"
+    yield ""
+    also = f" Also called: {', '.join(command['also'])}." if command["also"] else ""
+    does = "It changes something." if command["changes"] else "It changes nothing."
+    yield f"{command['does']} {does}{also}"
+    if command["arguments"]:
+        yield ""
+    yield from (f"  {name}: {text}" for name, text in command["arguments"].items())
+    for paragraph in command["more"]:
+        yield from ("", paragraph)
+    if command["undo"]:
+        yield from ("", f"Undo: {command['undo']}.")
+    if command["examples"]:
+        yield from ("", "Example:", *(f"  {line}" for line in command["examples"]))
+    if related:
+        yield from ("", f"Related: {', '.join(related)}.")
+
+
 _VIEWS: Mapping[str, Callable[[Any, Arguments], View]] = {
+    "virt.help": _help,
     "virt.allow": _allow,
     "virt.disallow": _disallow,
     "virt.list": _list,

@@ -1,7 +1,12 @@
 """Tables and sentences of every command: one unit, the terminal's width, nothing cut in two."""
 
+from pathlib import Path
+
 import pytest
+from saltvirt.entry import commandhelp, views
 from test_output import outputter
+
+ROOT = Path(__file__).resolve().parents[3]
 
 GIB, MIB = 2**30, 2**20
 TITLES = ["NAME", "HOST", "STATE", "CPU", "MEMORY", "DISK", "ADDRESS", "AGE"]
@@ -120,3 +125,23 @@ def test_fields_of_hosts_have_units():
         "  maintenance: no",
         "  memory: limit 8.0 GiB, promised 512 MiB",
     ]
+
+
+def test_headings_stand_above_their_rows_after_an_empty_line():
+    view = {"titles": ["A", "B"], "rows": [["a", "1"], ["bb", "2"]], "headings": [[1, "Next\x1b"]]}
+
+    lines = outputter("virt_table")(view).splitlines()
+
+    assert lines == ["A   B", "a   1", "", "Next\\x1b", "bb  2"]
+
+
+@pytest.mark.parametrize("word", [None, "disk", "init", "pool_start"])
+def test_help_is_not_wider_than_a_terminal(word):
+    view = views.find("virt.help", commandhelp.report(ROOT / "_runners", word), {})
+
+    shown = outputter("virt_table" if "rows" in view else "virt_done")(view)
+
+    # Only what is typed is never wrapped.
+    wide = [line for line in shown.splitlines() if len(line) > 78 and "salt" not in line]
+    assert wide == []
+    assert "Traceback" not in shown and "salt" in shown

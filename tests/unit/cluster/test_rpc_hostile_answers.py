@@ -89,7 +89,7 @@ CALLS = [
     ("virt_many", "init_many", {**MANY, "wait": False, "all_or_nothing": True}, "fresh1"),
     ("virt", "start", {"name": "own"}, "own"),
     ("virt", "stop", {"name": "own"}, "own"),
-    ("virt", "shutdown", {"name": "web"}, "web"),
+    ("virt", "shutdown", {"name": "web", "wait": False}, "web"),
     ("virt", "reset", {"name": "own"}, "own"),
     ("virt", "pause", {"name": "own"}, "own"),
     ("virt", "resume", {"name": "own"}, "own"),

@@ -68,7 +68,9 @@ def told(orders):
 
 
 def test_the_host_of_one_vm_acts_and_the_answer_has_both(orders):
-    assert run("reboot", "web1") == {"hyper1": {"web1": "asked to reboot"}}
+    assert run("reboot", "web1") == {
+        "hyper1": {"web1": "asked to reboot; its guest may ignore that"}
+    }
     assert orders.given == [("hyper1", "virt.reboot", ["web1"], {})]
 
 
@@ -96,7 +98,7 @@ def test_a_kept_definition_is_not_already_off(orders, cloud):
         run("stop", "moved")
 
 
-@pytest.mark.parametrize("command", ["start", "reset", "set_autostart", "undefine", "guest_exec"])
+@pytest.mark.parametrize("command", ["start", "hold", "set_autostart", "undefine", "guest_exec"])
 def test_a_dry_run_locates_the_vm_and_orders_nothing(orders, command):
     (rows,) = run(command, "web2", dry_run=True).values()
 
@@ -162,20 +164,30 @@ def test_a_vm_is_removed_only_if_all_hosts_can_be_asked(orders, cloud):
     lastseen.record_move(cloud.opts, "web1", "hyper3")
     cloud.hosts.silence("hyper3")
 
-    assert run("reboot", "web1") == {"hyper1": {"web1": "asked to reboot"}}
+    assert run("reboot", "web1") == {
+        "hyper1": {"web1": "asked to reboot; its guest may ignore that"}
+    }
     with pytest.raises(NameTaken, match="was last seen on hyper3"):
         run("undefine", "web1")
 
 
 def test_of_several_vms_each_has_a_row(orders):
-    answer = run("reset", "web*")
+    answer = run("hold", "web*")
 
     rows = {
-        "web1": {"host": "hyper1", "outcome": "reset", "error": None},
-        "web2": {"host": "hyper2", "outcome": "reset", "error": None},
+        "web1": {
+            "host": "hyper1",
+            "outcome": "held",
+            "error": None,
+        },
+        "web2": {
+            "host": "hyper2",
+            "outcome": "held",
+            "error": None,
+        },
     }
     assert answer == {"vms": rows}
-    assert told(orders) == [("hyper1", "virt.reset", "web1"), ("hyper2", "virt.reset", "web2")]
+    assert told(orders) == [("hyper1", "virt.hold", "web1"), ("hyper2", "virt.hold", "web2")]
 
 
 def test_all_hosts_are_asked_once_for_several_vms(orders, cloud, monkeypatch):
@@ -187,7 +199,7 @@ def test_all_hosts_are_asked_once_for_several_vms(orders, cloud, monkeypatch):
 
     monkeypatch.setattr(minions, "ask", ask)
 
-    run("reset", ["web1", "web2", "db"], max_parallel=2)
+    run("hold", ["web1", "web2", "db"], max_parallel=2)
 
     assert asked == ["virt.host_info"]
 
@@ -204,13 +216,17 @@ def test_the_state_of_the_survey_is_asked_again_before_nothing_is_done(orders):
 
 
 def test_a_failure_of_one_leaves_the_others_and_fails_the_command(orders):
-    orders.answers["virt.reset", "web2"] = minions.Reply(minion="hyper2", error="it does not run")
+    orders.answers["virt.hold", "web2"] = minions.Reply(minion="hyper2", error="it does not run")
 
-    with pytest.raises(VirtError, match="virt.reset failed for 2 of 3 VMs: web2, nobody") as failed:
-        run("reset", ["web1", "web2", "nobody"])
+    with pytest.raises(VirtError, match="virt.hold failed for 2 of 3 VMs: web2, nobody") as failed:
+        run("hold", ["web1", "web2", "nobody"])
 
     rows = failed.value.table["vms"]
-    assert rows["web1"] == {"host": "hyper1", "outcome": "reset", "error": None}
+    assert rows["web1"] == {
+        "host": "hyper1",
+        "outcome": "held",
+        "error": None,
+    }
     assert rows["web2"]["error"] == "hyper2: it does not run"
     assert rows["nobody"]["host"] is None and "no VM called 'nobody'" in rows["nobody"]["error"]
 
@@ -221,7 +237,7 @@ def test_progress_counts_the_vms_that_were_located(orders, monkeypatch, cloud):
     monkeypatch.setattr(Cloud, "of", lambda *_args, **_given: master)
 
     with pytest.raises(VirtError):
-        run("reset", ["nobody", "web1", "web2"], max_parallel=1)
+        run("hold", ["nobody", "web1", "web2"], max_parallel=1)
 
     details = [line["detail"].partition(",")[0] for line in lines if "VMs" in line["detail"]]
     assert details == ["1 of 2 VMs", "2 of 2 VMs"]
@@ -229,10 +245,10 @@ def test_progress_counts_the_vms_that_were_located(orders, monkeypatch, cloud):
 
 def test_a_failure_that_nobody_foresaw_is_a_row(orders, caplog):
     caplog.set_level(logging.CRITICAL)
-    orders.answers["virt.reset", "web1"] = RuntimeError("broken")
+    orders.answers["virt.hold", "web1"] = RuntimeError("broken")
 
     with pytest.raises(VirtError) as failed:
-        run("reset", "web*")
+        run("hold", "web*")
 
     assert failed.value.table["vms"]["web1"]["error"] == "RuntimeError: broken"
     assert failed.value.table["vms"]["web2"]["error"] is None
@@ -256,12 +272,12 @@ def test_an_interruption_lets_the_vm_under_way_end_and_begins_no_other(orders, m
     # Mocked: a signal would come at any time.
     monkeypatch.setattr(vmcommand, "wait", wait)
 
-    with pytest.raises(VirtError, match="^interrupted; virt.reset failed for 1 of 2 VMs") as failed:
-        run("reset", ["web1", "web2"], max_parallel=1)
+    with pytest.raises(VirtError, match="^interrupted; virt.hold failed for 1 of 2 VMs") as failed:
+        run("hold", ["web1", "web2"], max_parallel=1)
 
     errors = {name: row["error"] for name, row in failed.value.table["vms"].items()}
     assert errors == {"web1": None, "web2": "not begun: the command was interrupted"}
-    assert told(orders) == [("hyper1", "virt.reset", "web1")]
+    assert told(orders) == [("hyper1", "virt.hold", "web1")]
 
 
 def test_a_glob_also_means_what_a_silent_host_had(orders, cloud):
@@ -269,7 +285,7 @@ def test_a_glob_also_means_what_a_silent_host_had(orders, cloud):
     cloud.hosts.silence("hyper3")
 
     with pytest.raises(VirtError, match="failed for 1 of 3 VMs: web3") as failed:
-        run("reset", "web*")
+        run("hold", "web*")
 
     assert "hyper3" in failed.value.table["vms"]["web3"]["error"]
     assert failed.value.table["unreachable"] == ["hyper3"]
@@ -279,21 +295,21 @@ def test_a_glob_that_matches_nothing_is_refused(orders, cloud):
     cloud.hosts.silence("hyper3")
 
     with pytest.raises(BadArgument, match=r"'mail\*' matches no VM; not asked: hyper3"):
-        run("reset", "mail*")
+        run("hold", "mail*")
 
 
 def test_a_name_with_a_wildcard_is_that_vm(orders, cloud):
     cloud.hosts.put("hyper1", "web[1]")
 
-    assert list(run("reset", "web[1]")["vms"]) == ["web[1]"]
-    assert list(run("reset", "web[12]")["vms"]) == ["web1", "web2"]
+    assert list(run("hold", "web[1]")["vms"]) == ["web[1]"]
+    assert list(run("hold", "web[12]")["vms"]) == ["web1", "web2"]
 
 
 def test_a_host_that_invents_names_does_not_make_the_master_work_without_end(orders, monkeypatch):
     monkeypatch.setattr(vmcommand, "_MOST_VMS", 2)
 
     with pytest.raises(BadArgument, match=r"name: 3 VMs match, and one command takes 2"):
-        run("reset", "*")
+        run("hold", "*")
     assert orders.given == []
 
 
@@ -309,22 +325,22 @@ def test_a_host_that_invents_names_does_not_make_the_master_work_without_end(ord
 )
 def test_a_name_that_is_no_text_is_refused(orders, name, why):
     with pytest.raises(BadArgument, match=why):
-        run("reset", name)
+        run("hold", name)
 
 
 def test_a_text_with_commas_is_one_name(orders):
     """Salt's ACLs match a text by its beginning: ``web1`` must not open ``web1,db``."""
     with pytest.raises(BadArgument, match="'web1,db' has a comma: give several VMs as a list"):
-        run("reset", "web1,db")
+        run("hold", "web1,db")
     with pytest.raises(VirtError, match="failed for 1 of 1 VM: web1,db"):
-        run("reset", ["web1,db"])
+        run("hold", ["web1,db"])
     assert orders.given == []
 
 
 @pytest.mark.parametrize("limit", [0, 65, "many", True])
 def test_a_limit_that_is_none_is_refused(orders, limit):
     with pytest.raises(BadArgument, match="^max_parallel: "):
-        run("reset", "web*", max_parallel=limit)
+        run("hold", "web*", max_parallel=limit)
 
 
 def test_devices_are_of_one_vm(orders):

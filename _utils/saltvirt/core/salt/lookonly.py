@@ -126,6 +126,7 @@ RUNNERS: Mapping[str, Functions] = {
     "virt_device": _runner("virt_device"),
     "virt_doctor": Functions(looks="trash", changes="doctor trash_restore trash_empty"),
     "virt_guest": _runner("virt_guest"),
+    "virt_help": Functions(looks="help"),
     "virt_host": Functions(looks="host_lost"),
     "virt_image": Functions(looks="images", changes="image_pull image_prune image_build"),
     "virt_files": _runner(

@@ -6,7 +6,9 @@ them by one survey, and returns ``{"vms": {name: {"host", "outcome", "error"}}}`
 """
 
 import logging
+import shlex
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
@@ -28,11 +30,14 @@ from saltvirt.core.salt import threads
 from saltvirt.core.vmcommands import VmCommand
 from saltvirt.placement.answers import HostInfo
 from saltvirt.storage.master import fileusers
+from saltvirt.vm.command.master import guestwait
+from saltvirt.vm.command.master.guestwait import Request
 
 log = logging.getLogger(__name__)
 
 MAX_PARALLEL = 8
 _MOST_PARALLEL = 64
+_WAIT_S, _LONGEST_WAIT_S = 120, 86400
 # A host may invent names: a glob must not have the master run thousands of jobs.
 _MOST_VMS = 1000
 _NOT_BEGUN = "not begun: the command was interrupted"
@@ -61,6 +66,8 @@ class Call:
         Whether unresponsive hosts are passed over in questions about shared files.
     outcome
         The words for this call, in place of those of the table; empty for these.
+    wait_s
+        How long guests are waited for; None for no wait.
     """
 
     command: VmCommand
@@ -72,11 +79,17 @@ class Call:
     max_parallel: int = MAX_PARALLEL
     force: bool = False
     outcome: str = ""
+    wait_s: int | None = None
 
     @property
     def is_reading(self) -> bool:
         """Whether the call changes nothing."""
         return self.command.only_looks or self.is_dry
+
+    def awaits(self, outcome: Any) -> bool:
+        """Return whether the command waits for a guest after this outcome of its host."""
+        is_asked = outcome == self.command.outcome
+        return is_asked and bool(self.command.awaits) and self.wait_s is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +111,16 @@ def parse(
     max_parallel: object = MAX_PARALLEL,
     force: object = False,
     outcome: str = "",
+    wait: object = False,
+    wait_s: object = _WAIT_S,
 ) -> Call:
     """
     Return the :class:`Call` of a runner function's arguments; raise BadArgument.
 
     kwarg
         Keyword arguments for the host; those that the table does not name are refused.
+    wait, wait_s
+        Whether guests are waited for, and how many seconds at most.
     """
     command = vmcommands.COMMANDS[command_name]
     options, is_dry = dict(kwarg or {}), arguments.boolean("dry_run", dry_run)
@@ -125,7 +142,13 @@ def parse(
         max_parallel=arguments.whole_number("max_parallel", max_parallel, most=_MOST_PARALLEL),
         force=arguments.boolean("force", force),
         outcome=outcome,
+        wait_s=_parse_wait(wait, wait_s),
     )
+
+
+def _parse_wait(wait: object, wait_s: object) -> int | None:
+    limit_s = arguments.whole_number("wait_s", wait_s, most=_LONGEST_WAIT_S)
+    return limit_s if arguments.boolean("wait", wait) else None
 
 
 def _refuse_for_several(command: VmCommand, options: Collection[str]) -> None:
@@ -181,12 +204,26 @@ def run(
     (vm_name,) = call.names
     vm = locate(cloud, vm_name, Purpose[call.command.purpose])
     try:
-        return {vm.host: {vm_name: act(cloud, call, vm)}}
+        outcome = act(cloud, call, vm)
     except _FailedAnswer as failed:
-        row = _Row(host=vm.host, outcome=failed.answer, error=str(failed))
-        error = VmCommandFailed(str(failed))
-        error.table = {"vms": {vm_name: wire.plain(row)}}
-        raise error from None
+        raise _one_failure(vm, failed.answer, str(failed)) from None
+    if not call.awaits(outcome):
+        return {vm.host: {vm_name: outcome}}
+    requests = {vm_name: Request(host=vm.host, time_s=time.monotonic())}
+    ending = guestwait.wait_for_guests(cloud, requests, call.command.awaits, call.wait_s or 0)[
+        vm_name
+    ]
+    if ending.error is not None:
+        raise _one_failure(vm, outcome, ending.error)
+    return {vm.host: {vm_name: ending.outcome}}
+
+
+def _one_failure(vm: Whereabouts, outcome: Any, message: str) -> VmCommandFailed:
+    """Return the error of a command on one VM that has an outcome, too."""
+    error = VmCommandFailed(message)
+    row = _Row(host=vm.host, outcome=outcome, error=message)
+    error.table = {"vms": {vm.name: wire.plain(row)}}
+    return error
 
 
 class _FailedAnswer(VirtError):
@@ -200,12 +237,11 @@ class _FailedAnswer(VirtError):
 def act(cloud: Cloud, call: Call, vm: Whereabouts) -> Any:
     """Have the host of a VM act, unless there is nothing to do; return the outcome."""
     command, kwarg = call.command, dict(call.kwarg)
-    already = _already(command, vm.presence_by_host.get(vm.host))
-    if already and call.is_of_several:
-        # The survey may be minutes old by the turn of this VM.
-        already = _already(command, ask_presence(cloud, vm.host, vm.name))
-    if already:
-        return already
+    state = _find_state(cloud, call, vm)
+    if state in command.refused:
+        raise VirtError(f"VM {vm.name!r} {_advice(command.refused[state], vm.name)}")
+    if state in command.already:
+        return command.already[state]
     if call.is_dry and not command.dry_argument:
         return f"would be {call.outcome}" if call.outcome else command.dry_outcome
     if call.is_dry:
@@ -216,14 +252,30 @@ def act(cloud: Cloud, call: Call, vm: Whereabouts) -> Any:
     else:
         reply = _order(cloud, call, vm, kwarg)
     if command.answer is None:
-        return call.outcome or command.outcome
+        remark = _advice(command.remarks.get(state, ""), vm.name)
+        return f"{call.outcome or command.outcome}{remark}"
     return _read_answer(command, vm, reply)
 
 
-def _already(command: VmCommand, seen: VmPresence | None) -> str | None:
-    """Return the outcome for a VM in whose state there is nothing to do, None for others."""
-    is_known = seen is not None and seen.is_complete
-    return command.already.get(seen.state or "") if seen is not None and is_known else None
+def _find_state(cloud: Cloud, call: Call, vm: Whereabouts) -> str:
+    """Return the state of a VM if the command has words for it, else an empty text."""
+    command = call.command
+    with_words = {*command.already, *command.refused, *command.remarks}
+    state = _complete_state(vm.presence_by_host.get(vm.host))
+    if state in with_words and call.is_of_several:
+        # The survey may be minutes old by the turn of this VM.
+        state = _complete_state(ask_presence(cloud, vm.host, vm.name))
+    return state if state in with_words else ""
+
+
+def _complete_state(seen: VmPresence | None) -> str:
+    """Return the state of a VM that its host has whole; of others an empty text."""
+    return (seen.state or "") if seen is not None and seen.is_complete else ""
+
+
+def _advice(text: str, name: str) -> str:
+    """Return a text of the table, with a VM's name in its commands."""
+    return text.replace("{vm}", shlex.quote(name))
 
 
 def _order(cloud: Cloud, call: Call, vm: Whereabouts, kwarg: Mapping[str, Any]) -> Any:
@@ -261,6 +313,7 @@ class _Several:
     def __init__(self, cloud: Cloud, call: Call) -> None:
         self._cloud, self._call = cloud, call
         self._rows: dict[str, _Row] = {}
+        self._requests: dict[str, Request] = {}
         self._lock, self._is_interrupted = threading.Lock(), False
 
     def run(self) -> dict[str, Any]:
@@ -275,6 +328,7 @@ class _Several:
                 jobs = self._wait(pool, waiting, lambda: self._work(waiting, vms, pace))
             for job in jobs:
                 job.result()
+        self._wait_for_guests()
         for name in names:
             self._rows.setdefault(name, _Row(error=_NOT_BEGUN))
         return self._report(names, sorted(survey.unreachable))
@@ -323,7 +377,10 @@ class _Several:
     def _act(self, vm: Whereabouts) -> _Row:
         cloud = replace(self._cloud, progress=self._progress(vm.name))
         try:
-            return _Row(host=vm.host, outcome=act(cloud, self._call, vm))
+            outcome = act(cloud, self._call, vm)
+            if self._call.awaits(outcome):
+                self._requests[vm.name] = Request(host=vm.host, time_s=time.monotonic())
+            return _Row(host=vm.host, outcome=outcome)
         except _FailedAnswer as failed:
             return _Row(host=vm.host, outcome=failed.answer, error=str(failed))
         except VirtError as error:
@@ -331,6 +388,20 @@ class _Several:
         except Exception as error:  # of any kind: the outcome of the others must be reported
             log.error("%s of %s failed", self._call.command.function, vm.name, exc_info=error)
             return _Row(host=vm.host, error=f"{type(error).__name__}: {error}")
+
+    def _wait_for_guests(self) -> None:
+        """Wait for the guests that were asked; their rows say whether they have obeyed."""
+        if not self._requests:
+            return
+        if self._is_interrupted:
+            endings = guestwait.give_up(self._requests)
+        else:
+            limit_s, state = self._call.wait_s or 0, self._call.command.awaits
+            endings = guestwait.wait_for_guests(self._cloud, self._requests, state, limit_s)
+        for name, ending in endings.items():
+            row = self._rows[name]
+            outcome = row.outcome if ending.outcome is None else ending.outcome
+            self._rows[name] = replace(row, outcome=outcome, error=ending.error)
 
     def _progress(self, name: str) -> Callable[..., None]:
         def report(stage: str, **figures: Any) -> None:
