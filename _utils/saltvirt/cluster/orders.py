@@ -11,10 +11,13 @@ ordered     the recorded host was asked to build the VM
 built       that host reported the VM as complete
 moving      a move; the hosts know what exists, and settle it
 removing    the recorded host was asked to remove the VM; the recorded key goes last
+renaming    the recorded host may have been asked to rename the VM; both names have the record
+renamed     that host has renamed it; the former name's key goes
 ==========  =====================================================================================
 """
 
 import secrets
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,13 +28,14 @@ from typing import Any
 from saltvirt.core import wire
 from saltvirt.core.errors import NameTaken
 from saltvirt.core.journal import recordfacts, records
-from saltvirt.core.journal.recordfacts import MoveOrderFacts, OrderFacts
+from saltvirt.core.journal.recordfacts import MoveOrderFacts, OrderFacts, RenameOrderFacts
 
 PURPOSE = "order"
 _END_S = 3
 PLACING, KEYED, ORDERED, BUILT = "placing", "keyed", "ordered", "built"
 MOVING, REMOVING = recordfacts.MOVING, "removing"
-_WORK_BY_PHASE = {MOVING: "moved", REMOVING: "removed"}
+RENAMES = (recordfacts.RENAMING, recordfacts.RENAMED)
+_WORK_BY_PHASE = {MOVING: "moved", REMOVING: "removed", **dict.fromkeys(RENAMES, "renamed")}
 
 
 def folder(opts: Mapping[str, Any]) -> Path:
@@ -40,9 +44,14 @@ def folder(opts: Mapping[str, Any]) -> Path:
 
 
 @contextmanager
-def opened(opts: Mapping[str, Any], name: str) -> Iterator[records.LockedRecord]:
+def opened(
+    opts: Mapping[str, Any], name: str, *, renames: bool = False
+) -> Iterator[records.LockedRecord]:
     """
     Yield the order of a VM under its lock, with what an interrupted command left in it.
+
+    renames
+        Whether the caller settles an interrupted rename. Defaults to False: it is refused.
 
     Raises NameTaken if another command of this master works on that VM.
     """
@@ -52,7 +61,19 @@ def opened(opts: Mapping[str, Any], name: str) -> Iterator[records.LockedRecord]
             raise taken_error(
                 name, _describe_work(records.read_record(folder(opts), PURPOSE, name))
             )
+        if order.record is not None and order.record.phase in RENAMES and not renames:
+            raise NameTaken(describe_rename(order.record))
         yield order
+
+
+def describe_rename(record: records.Record) -> str:
+    """Return the message about an interrupted rename, with the commands that end it."""
+    facts = read_rename(record)
+    old, new = shlex.quote(facts.old), shlex.quote(facts.new)
+    return (
+        f"VM {facts.old!r} was being renamed to {facts.new!r}, and that was interrupted: salt-run "
+        f"virt.rename {old} {new} completes it, and salt-run virt.rename {new} {old} undoes it"
+    )
 
 
 def _await_end(opts: Mapping[str, Any], name: str) -> None:
@@ -84,10 +105,15 @@ def ends_of_move(opts: Mapping[str, Any], name: str) -> tuple[str | None, ...]:
 
 
 def read_facts(record: records.Record | None) -> OrderFacts:
-    """Return the recorded facts of a deployment or a purge; empty ones for a move."""
-    if record is None or record.phase == MOVING:
+    """Return the recorded facts of a deployment or a purge; empty ones for a move or a rename."""
+    if record is None or record.phase in (MOVING, *RENAMES):
         return OrderFacts()
     return record.read(OrderFacts)
+
+
+def read_rename(record: records.Record) -> RenameOrderFacts:
+    """Return the recorded facts of a rename."""
+    return record.read(RenameOrderFacts)
 
 
 def read_move(record: records.Record) -> MoveOrderFacts:
@@ -108,6 +134,16 @@ def enter(order: records.LockedRecord, phase: str, facts: OrderFacts) -> None:
 def begin_move(order: records.LockedRecord, token: str, facts: MoveOrderFacts) -> None:
     """Begin the order of a move, in place of any leftover."""
     order.begin(token, MOVING, **wire.plain(facts))
+
+
+def begin_rename(order: records.LockedRecord, facts: RenameOrderFacts) -> None:
+    """Begin one of the two orders of a rename, in place of any leftover."""
+    order.begin(secrets.token_hex(8), recordfacts.RENAMING, **wire.plain(facts))
+
+
+def enter_rename(order: records.LockedRecord, phase: str, facts: RenameOrderFacts) -> None:
+    """Enter a phase of a rename in one of its two orders, with these facts."""
+    order.enter(phase, **wire.plain(facts))
 
 
 def note_uuid(order: records.LockedRecord, uuid: str | None) -> None:

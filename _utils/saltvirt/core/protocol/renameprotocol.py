@@ -10,10 +10,11 @@ same command, and undone by the command with the names exchanged.
 
 from dataclasses import dataclass
 
+from saltvirt.core.journal import recordfacts
 from saltvirt.core.protocol.effects import Effects
 
 # The phases of the order: the host may have been asked, and the host has reported that it is done.
-RENAMING, RENAMED = "renaming", "renamed"
+RENAMING, RENAMED = recordfacts.RENAMING, recordfacts.RENAMED
 # What the next command does first with a recorded rename.
 GIVE_UP, GO_ON, COMPLETE = "give up", "go on", "complete"
 

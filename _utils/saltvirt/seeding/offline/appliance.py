@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from saltvirt.core import locks, terminal
-from saltvirt.core.errors import SeedError
+from saltvirt.core.errors import DiskRefused, SeedError
 from saltvirt.core.seedmethods import GUESTFS, METHODS
 from saltvirt.core.units import MIB
 from saltvirt.core.writelimit import Meter, OverLimit, Room, allocated_bytes
@@ -33,6 +33,8 @@ _MOST_ANSWER_CHARS = 4 * MIB
 _LONGEST = 1000
 # The worker's word for a folder of this host, beside the names of seed methods.
 FOLDER = "folder"
+# What a job would have done to a disk that is refused. Defaults to "seeded".
+_VERBS = {"build": "built", "rename": "given another minion id"}
 
 
 def is_needed(way: str) -> bool:
@@ -69,7 +71,7 @@ def run(
     Run a job in a worker, usually in an appliance of its own, and return the worker's answer.
 
     job
-        ``{"action": "look", "seed", "install" or "build", "path", "format", "via", ...}``; see the
+        ``{"action": "look", "seed", "install", "rename" or "build", "path", "format", "via", ...}``; see the
         program in the folder ``worker``.
     state_dir
         Holds libguestfs' temporary files and sockets.
@@ -260,8 +262,8 @@ def _answer(job: dict[str, Any], code: int, out: str, err: str) -> dict[str, Any
     if not isinstance(answer, dict):
         answer = {"failed": "its worker's answer is no mapping"}
     if "refused" in answer:
-        verb = "built" if job["action"] == "build" else "seeded"
-        raise SeedError(f"{job['path']} cannot be {verb}: {_one_line(answer['refused'])}")
+        verb = _VERBS.get(job["action"], "seeded")
+        raise DiskRefused(f"{job['path']} cannot be {verb}: {_one_line(answer['refused'])}")
     if "failed" in answer:
         method = METHODS.get(_way(job))
         tool_name = (method.tool or method.name) if method else "writing"
