@@ -5,14 +5,20 @@ from xml.etree.ElementTree import canonicalize
 
 import pytest
 from clonekit import disk
-from saltvirt.core.errors import BadArgument, DiskRefused, SeedError
+from saltvirt.core.errors import BadArgument, DiskRefused, SeedError, StorageError
 from saltvirt.libvirt.domains import lifecycle, snapshots
 from saltvirt.seeding import write
 from saltvirt.seeding.offline import appliance
 from saltvirt.storage import ownermark
+from saltvirt.vm.clone.host import clonesource
+from saltvirt.vm.purge.host import purge
 from saltvirt.vm.rename.host import renaming
 from saltvirt.vm.rename.host.renaming import RenameRefused
+from saltvirt.vm.update.host import apply
+from saltvirt.vm.update.host import request as update_request
 from saltvirt.xml.edit import readdomain
+from test_update_calls import DEFAULTS
+from updatekit import IDLE
 
 
 @pytest.fixture
@@ -204,6 +210,48 @@ def test_a_rename_that_libvirt_refuses_gives_the_guest_its_id_again(
 
     assert guest.given == [("web1", "db1"), ("db1", "web1")][: 1 + is_back]
     assert names(stopped) == ["web1"]
+
+
+@pytest.mark.parametrize("known_by", ["note", "mark"])
+def test_update_knows_the_disks_of_a_renamed_vm(hypervisor, stopped, guest, logs, known_by):
+    uuid = lifecycle.uuid(stopped, "web1")
+    if known_by == "note":
+        rename(hypervisor, stopped)
+    else:
+        # As after virsh domrename.
+        lifecycle.rename(stopped, "web1", "db1")
+        assert notes(stopped, "db1").former == ()
+    given = {**DEFAULTS, "stop_on_reboot": None, "disks": [{"name": "system"}, {"name": "data"}]}
+
+    answer = apply.update(
+        hypervisor.context, update_request.from_call(hypervisor.settings, "db1", given)
+    )
+
+    assert answer == IDLE and lifecycle.uuid(stopped, "db1") == uuid
+
+
+def test_a_clone_of_a_renamed_vm_has_its_disks_by_their_names(hypervisor, stopped, guest, logs):
+    rename(hypervisor, stopped)
+
+    source = clonesource.read_source(stopped, hypervisor.settings, "db1", "db2")
+
+    assert [disk.name for disk in source.disks] == ["system", "data"]
+
+
+def test_a_purge_removes_the_disks_of_a_renamed_vm(hypervisor, stopped, guest, logs):
+    rename(hypervisor, stopped)
+
+    purge.purge(stopped, hypervisor.settings, "db1")
+
+    assert hypervisor.files() == []
+
+
+def test_a_new_vm_of_the_former_name_does_not_get_the_disks(hypervisor, stopped, guest, logs):
+    rename(hypervisor, stopped)
+
+    with pytest.raises(StorageError, match="web1_system.qcow2 is there already"):
+        hypervisor.init("web1")
+    assert names(stopped) == ["db1"]
 
 
 def with_variables(conn, folder, path):

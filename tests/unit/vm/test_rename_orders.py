@@ -2,6 +2,8 @@
 
 import pytest
 from fleetkit import die, is_tidy, key, killed, left
+from saltvirt.checks.doctor.master import masterchecks, masterrecords
+from saltvirt.checks.doctor.master.doctorcloud import MasterRecords
 from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.inventory import lastseen
 from saltvirt.core.crypto import keypair
@@ -287,6 +289,18 @@ def test_a_master_that_is_killed_leaves_what_the_next_command_ends(
 
     names = WEB if undone else DB
     assert rename.state() == (names, names, OVER) and is_tidy(cloud)
+
+
+def test_doctor_names_a_rename_that_was_cut_off_and_leaves_it_to_the_operator(rename, cloud):
+    begin(rename, "dies later")
+
+    left_over = MasterRecords(orders=list(masterrecords._orders(orders.folder(cloud.opts))))
+    findings = list(masterchecks._orders(left_over))
+
+    assert {finding.subject for finding in findings} == {"web", "db"}
+    assert {finding.mend for finding in findings} == {""}
+    assert "salt-run virt.rename web db: it is called db afterwards" in findings[1].fix
+    assert "salt-run virt.rename db web: it is called web afterwards" in findings[0].fix
 
 
 def test_a_vm_that_is_gone_meanwhile_ends_the_record(rename, cloud):

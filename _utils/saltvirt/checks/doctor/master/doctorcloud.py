@@ -19,11 +19,19 @@ def fixable(subject: str, what: str, mend: str) -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderLeft:
-    """An order that no command holds; ``error`` is the reason why its record cannot be read."""
+    """
+    An order that no command holds.
+
+    new_name
+        The name that the VM was to get, if it was being renamed.
+    error
+        Why its record cannot be read.
+    """
 
     name: str
     phase: str
     since: str
+    new_name: str = ""
     error: str = ""
 
 

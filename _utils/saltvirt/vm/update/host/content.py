@@ -15,13 +15,13 @@ from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import changing
 from saltvirt.libvirt.storage import diskvolumes, volumes
 from saltvirt.placement.answers import DomainTypes
-from saltvirt.storage import diskpaths
+from saltvirt.storage import diskpaths, ownermark
 from saltvirt.storage.images import cache
 from saltvirt.vm.create.host import buildfacts, plandisks
 from saltvirt.vm.update.host import disks, listed, live
 from saltvirt.vm.update.host.request import Request
 from saltvirt.xml.domain import disk
-from saltvirt.xml.edit import amend, devicematch
+from saltvirt.xml.edit import amend, devicematch, readdomain
 
 # A partition, or a volume of extents, may be slightly smaller than requested.
 _ROUNDING = 1.01
@@ -87,6 +87,8 @@ def find(
         pools=pools,
         default_pool=context.settings.disk_pool,
         backing_by_path=_find_backing(candidates),
+        former_names=readdomain.notes(root).former,
+        owners_by_path=_find_owners(candidates, readdomain.uuid(root)),
     )
     pairs = matcher.pair(request.disks, candidates)
     disk_files = _decide_disks(context, conn, request, pairs, pools)
@@ -120,6 +122,13 @@ def find(
         more_mib=sum(file.layout["size_bytes"] // MIB for file in files),
         small=tuple(_undersized_messages(conn, request, pairs, places, running_root)),
     )
+
+
+def _find_owners(elements: Sequence[ET.Element], uuid: str) -> dict[str, str]:
+    """Return ``{a disk's file: the VM's name in its owner mark}`` of files of the VM's UUID."""
+    paths = [path for path in (disk.read(element).path for element in elements) if path]
+    owners = ((path, ownermark.read_owner(path)) for path in paths if path.startswith("/"))
+    return {path: owner.vm for path, owner in owners if owner is not None and owner.uuid == uuid}
 
 
 def _find_backing(elements: Sequence[ET.Element]) -> dict[str, list[str]]:
