@@ -18,7 +18,7 @@ _module = hostmodule.HostModule(globals())
 
 
 @_module.reports_errors
-def rename(name, new_name, uuid, seed=False, public_key=None, dry_run=False, **kwargs):
+def rename(name, new_name, uuid=None, seed=False, public_key=None, dry_run=False, **kwargs):
     """
     Rename a stopped VM: its domain, and what libvirt and this project name after it.
 
@@ -28,7 +28,8 @@ def rename(name, new_name, uuid, seed=False, public_key=None, dry_run=False, **k
     name, new_name
         The VM's name, and the one that it gets.
     uuid
-        The VM's UUID: a call that was interrupted is called again, whichever name the VM has.
+        The VM's UUID, by which an interrupted call goes on, whichever name the VM has. Defaults to
+        that of the VM of this name.
     seed
         Give the minion in the guest's disk the new id, and the guest its host name. Machine id, SSH
         host keys and the minion's key stay. Needs libguestfs (python3-guestfs), or
@@ -40,15 +41,19 @@ def rename(name, new_name, uuid, seed=False, public_key=None, dry_run=False, **k
     report
         For the runner.
 
-    The files of disks keep their names. Returns ``{"seeded_by": tool or None}``. Fails, with nothing
-    changed, if the VM runs, has snapshots, checkpoints or a saved state, or is moved, built or
-    purged, and if the host has a VM of the new name. Undo: the same call with the names exchanged.
+    The files of disks keep their names. Returns ``{"seeded_by": tool or None}``. Fails, with
+    nothing changed, if the VM runs, has snapshots, checkpoints or a saved state, or is moved, built
+    or purged, and if the host has a VM of the new name. Undo: the same call with the names
+    exchanged.
 
     CLI Example:
 
     .. code-block:: bash
 
-        salt hyper1 virt.rename centos1 centos3 6695eb01-f6a4-8304-79aa-97f2502e193f dry_run=True
+        salt hyper1 virt.stop centos1
+        salt hyper1 virt.rename centos1 centos3 dry_run=True
+        salt hyper1 virt.rename centos1 centos3
+        salt hyper1 virt.rename centos3 centos1
     """
     with renaming.as_refusal():
         report = kwargs.pop("report", False)

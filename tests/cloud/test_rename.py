@@ -28,9 +28,7 @@ def test_the_minion_of_a_guest_answers_under_its_new_name(clean):
     done = clean.run("virt.rename", "web1", "db1")
 
     assert would.code == done.code == 0, would.out + done.out + done.err
-    assert would.data == {
-        "hyper1": {"web1": "would be renamed to db1 with its minion and key"}
-    }
+    assert would.data == {"hyper1": {"web1": "would be renamed to db1 with its minion and key"}}
     assert done.data == {"hyper1": {"web1": "renamed to db1"}}
     assert clean.sh("hyper1", "virsh domuuid db1").strip() == uuid
     assert {"web1", "db1"} & {*clean.accepted()} == {"db1"}
@@ -52,7 +50,8 @@ def test_real_libvirt_renames_what_is_named_after_a_vm(clean):
     init = ("virt.init", "fw1", "1", "96", TINY, "seed=False", "start=False", "host=hyper1")
     assert clean.run(*init).code == 0
     nvram = "/srv/fw1_VARS.fd"
-    change = f"s!</os>!<loader readonly='yes' type='pflash'>/srv/fw.fd</loader><nvram>{nvram}</nvram></os>!"
+    loader = "<loader readonly='yes' type='pflash'>/srv/fw.fd</loader>"
+    change = f"s!</os>!{loader}<nvram>{nvram}</nvram></os>!"
     clean.sh(
         "hyper1",
         f"touch /srv/fw.fd; head -c 1000 /dev/urandom >{nvram}; "

@@ -17,7 +17,6 @@ renamed     that host has renamed it; the former name's key goes
 """
 
 import secrets
-import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,17 +24,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from saltvirt.cluster import renameorders
 from saltvirt.core import wire
 from saltvirt.core.errors import NameTaken
 from saltvirt.core.journal import recordfacts, records
-from saltvirt.core.journal.recordfacts import MoveOrderFacts, OrderFacts, RenameOrderFacts
+from saltvirt.core.journal.recordfacts import MoveOrderFacts, OrderFacts
 
 PURPOSE = "order"
 _END_S = 3
 PLACING, KEYED, ORDERED, BUILT = "placing", "keyed", "ordered", "built"
 MOVING, REMOVING = recordfacts.MOVING, "removing"
-RENAMES = (recordfacts.RENAMING, recordfacts.RENAMED)
-_WORK_BY_PHASE = {MOVING: "moved", REMOVING: "removed", **dict.fromkeys(RENAMES, "renamed")}
+_WORK_BY_PHASE = {
+    MOVING: "moved",
+    REMOVING: "removed",
+    **dict.fromkeys(renameorders.PHASES, "renamed"),
+}
 
 
 def folder(opts: Mapping[str, Any]) -> Path:
@@ -61,19 +64,9 @@ def opened(
             raise taken_error(
                 name, _describe_work(records.read_record(folder(opts), PURPOSE, name))
             )
-        if order.record is not None and order.record.phase in RENAMES and not renames:
-            raise NameTaken(describe_rename(order.record))
+        if order.record is not None and order.record.phase in renameorders.PHASES and not renames:
+            raise NameTaken(renameorders.describe(order.record))
         yield order
-
-
-def describe_rename(record: records.Record) -> str:
-    """Return the message about an interrupted rename, with the commands that end it."""
-    facts = read_rename(record)
-    old, new = shlex.quote(facts.old), shlex.quote(facts.new)
-    return (
-        f"VM {facts.old!r} was being renamed to {facts.new!r}, and that was interrupted: salt-run "
-        f"virt.rename {old} {new} completes it, and salt-run virt.rename {new} {old} undoes it"
-    )
 
 
 def _await_end(opts: Mapping[str, Any], name: str) -> None:
@@ -106,14 +99,9 @@ def ends_of_move(opts: Mapping[str, Any], name: str) -> tuple[str | None, ...]:
 
 def read_facts(record: records.Record | None) -> OrderFacts:
     """Return the recorded facts of a deployment or a purge; empty ones for a move or a rename."""
-    if record is None or record.phase in (MOVING, *RENAMES):
+    if record is None or record.phase in (MOVING, *renameorders.PHASES):
         return OrderFacts()
     return record.read(OrderFacts)
-
-
-def read_rename(record: records.Record) -> RenameOrderFacts:
-    """Return the recorded facts of a rename."""
-    return record.read(RenameOrderFacts)
 
 
 def read_move(record: records.Record) -> MoveOrderFacts:
@@ -134,16 +122,6 @@ def enter(order: records.LockedRecord, phase: str, facts: OrderFacts) -> None:
 def begin_move(order: records.LockedRecord, token: str, facts: MoveOrderFacts) -> None:
     """Begin the order of a move, in place of any leftover."""
     order.begin(token, MOVING, **wire.plain(facts))
-
-
-def begin_rename(order: records.LockedRecord, facts: RenameOrderFacts) -> None:
-    """Begin one of the two orders of a rename, in place of any leftover."""
-    order.begin(secrets.token_hex(8), recordfacts.RENAMING, **wire.plain(facts))
-
-
-def enter_rename(order: records.LockedRecord, phase: str, facts: RenameOrderFacts) -> None:
-    """Enter a phase of a rename in one of its two orders, with these facts."""
-    order.enter(phase, **wire.plain(facts))
 
 
 def note_uuid(order: records.LockedRecord, uuid: str | None) -> None:

@@ -177,9 +177,5 @@ class SeedError(VirtError):
     """The guest cannot be given its identity; the message says why."""
 
 
-class DiskRefused(SeedError):
-    """A worker refuses a disk; if it was to rename the minion in it, nothing was changed."""
-
-
 class MasterError(VirtError):
     """The Salt master cannot be asked, or its keys cannot be read."""

@@ -121,7 +121,8 @@ def rename_minion(
     public_key
         The key that it must have; None for any.
 
-    Raises :class:`DiskRefused` if nothing was changed; after other errors that is unknown.
+    Raises :class:`appliance.DiskRefused` if nothing was changed; after other errors that is
+    unknown.
     """
     job = {
         "action": "rename",

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from saltvirt.core.errors import DiskRefused, SeedError
+from saltvirt.core.errors import SeedError
 from saltvirt.core.options.config import HostSettings
 from saltvirt.seeding import write
+from saltvirt.seeding.offline.appliance import DiskRefused
 
 CONFIG = "etc/salt/minion.d/zz-salt-virt.conf"
 KEY = "-----BEGIN PUBLIC KEY-----\nABC\n-----END PUBLIC KEY-----"

@@ -5,14 +5,15 @@ from xml.etree.ElementTree import canonicalize
 
 import pytest
 from clonekit import disk
-from saltvirt.core.errors import BadArgument, DiskRefused, SeedError, StorageError
-from saltvirt.libvirt.domains import lifecycle, snapshots
+from saltvirt.core.errors import BadArgument, SeedError, StorageError
+from saltvirt.libvirt.domains import lifecycle, naming, snapshots
 from saltvirt.seeding import write
 from saltvirt.seeding.offline import appliance
+from saltvirt.seeding.offline.appliance import DiskRefused
 from saltvirt.storage import ownermark
 from saltvirt.vm.clone.host import clonesource
 from saltvirt.vm.purge.host import purge
-from saltvirt.vm.rename.host import renaming
+from saltvirt.vm.rename.host import renaming, secondname
 from saltvirt.vm.rename.host.renaming import RenameRefused
 from saltvirt.vm.update.host import apply
 from saltvirt.vm.update.host import request as update_request
@@ -202,7 +203,7 @@ def test_a_rename_that_libvirt_refuses_gives_the_guest_its_id_again(
             guest.errors.append(SeedError("the disk is full"))
         raise RuntimeError("libvirt says no")
 
-    monkeypatch.setattr(lifecycle, "rename", refuse)
+    monkeypatch.setattr(naming, "set_name", refuse)
     error = RenameRefused if is_back else SeedError
 
     with pytest.raises(error, match="libvirt says no" if is_back else "the disk is full"):
@@ -219,7 +220,7 @@ def test_update_knows_the_disks_of_a_renamed_vm(hypervisor, stopped, guest, logs
         rename(hypervisor, stopped)
     else:
         # As after virsh domrename.
-        lifecycle.rename(stopped, "web1", "db1")
+        naming.set_name(stopped, "web1", "db1")
         assert notes(stopped, "db1").former == ()
     given = {**DEFAULTS, "stop_on_reboot": None, "disks": [{"name": "system"}, {"name": "data"}]}
 
@@ -289,15 +290,15 @@ def test_a_host_that_died_around_the_rename_goes_on(
     hypervisor, stopped, guest, logs, monkeypatch, renamed
 ):
     path = with_variables(stopped, logs, logs / "web1_VARS.fd")
-    work = lifecycle.rename
+    work = naming.set_name
 
     def die(*args):
         if renamed:
             work(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(lifecycle, "rename", die)
-    monkeypatch.setattr(renaming, "_unlink_second", lambda *_: None)
+    monkeypatch.setattr(naming, "set_name", die)
+    monkeypatch.setattr(secondname, "drop", lambda *_: None)
     with pytest.raises(KeyboardInterrupt):
         rename(hypervisor, stopped)
     assert path.exists() and (logs / "db1_VARS.fd").exists()

@@ -79,11 +79,6 @@ def _undefine(dom: Any, *flags: str) -> None:
     dom.undefineFlags(sum(getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{flag}", 0) for flag in flags))
 
 
-def rename(conn: Any, name: str, new_name: str) -> None:
-    """Rename a stopped domain; libvirt refuses what it cannot carry, such as snapshots."""
-    domain(conn, name).rename(new_name, 0)
-
-
 def keeps_tpm() -> bool:
     """Return whether libvirt (8.9 or later) can keep a TPM's state when it undefines its VM."""
     return hasattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from saltvirt.core import locks, terminal
-from saltvirt.core.errors import DiskRefused, SeedError
+from saltvirt.core.errors import SeedError
 from saltvirt.core.seedmethods import GUESTFS, METHODS
 from saltvirt.core.units import MIB
 from saltvirt.core.writelimit import Meter, OverLimit, Room, allocated_bytes
@@ -35,6 +35,10 @@ _LONGEST = 1000
 FOLDER = "folder"
 # What a job would have done to a disk that is refused. Defaults to "seeded".
 _VERBS = {"build": "built", "rename": "given another minion id"}
+
+
+class DiskRefused(SeedError):
+    """A worker refuses a disk; if it was to rename the minion in it, nothing was changed."""
 
 
 def is_needed(way: str) -> bool:
@@ -71,8 +75,8 @@ def run(
     Run a job in a worker, usually in an appliance of its own, and return the worker's answer.
 
     job
-        ``{"action": "look", "seed", "install", "rename" or "build", "path", "format", "via", ...}``; see the
-        program in the folder ``worker``.
+        ``{"action": "look", "seed", "install", "rename" or "build", "path", "format", ...}``; see
+        the program in the folder ``worker``.
     state_dir
         Holds libguestfs' temporary files and sockets.
     room

@@ -73,7 +73,9 @@ class Cloud(NamedTuple):
     def with_half(self, name, half):
         """Return the cloud with another half of a name."""
         index = NAMES.index(name)
-        return self._replace(halves=tuple(half if i == index else h for i, h in enumerate(self.halves)))
+        return self._replace(
+            halves=tuple(half if i == index else h for i, h in enumerate(self.halves))
+        )
 
 
 class Renames:
@@ -167,8 +169,9 @@ class Renames:
 
     def _accept(self, cloud, command):
         self._refuse_foreign(cloud, command.names[1])
-        yield "a key is accepted", _answered(
-            cloud._replace(keys=cloud.keys | {command.names[1]}), "ok", None
+        yield (
+            "a key is accepted",
+            _answered(cloud._replace(keys=cloud.keys | {command.names[1]}), "ok", None),
         )
 
     def _order(self, cloud, command):
@@ -185,8 +188,9 @@ class Renames:
 
     def _place(self, cloud, command):
         old, new = command.names
-        yield "it is placed", _answered(
-            cloud._replace(hints=cloud.hints - {old} | {new}), "ok", None
+        yield (
+            "it is placed",
+            _answered(cloud._replace(hints=cloud.hints - {old} | {new}), "ok", None),
         )
 
     def _discard(self, cloud, name):
@@ -214,50 +218,61 @@ class Renames:
 
     def _worked(self, cloud, job, index):
         """Yield what follows when a job goes on; ``cloud`` is without it."""
+        is_awaited = bool(cloud.command and cloud.command.waits and index == len(cloud.jobs))
 
         def there(job, **changes):
             jobs = (*cloud.jobs[:index], job, *cloud.jobs[index:])
             return cloud._replace(jobs=jobs, **changes)
 
-        is_awaited = bool(cloud.command and cloud.command.waits and index == len(cloud.jobs))
+        def ended(cloud, kind, value):
+            return _answered(cloud, kind, value) if is_awaited else cloud
+
         if job.answers is None:
-            if cloud.active or cloud.name not in (job.old, job.new):
-                ended = _answered(cloud, "ok", False) if is_awaited else cloud
-                yield "the host refuses", ended
-            elif not any(other.answers is not None for other in cloud.jobs):
-                begun = job._replace(answers=(), has_new_name=cloud.name == job.new)
-                yield "the host begins", there(begun)
+            yield from self._taken_up(cloud, job, there, ended)
             return
         if cloud.left[1]:
-            cut = cloud.spent(1)
-            yield "the job is killed", _answered(cut, "error", "killed") if is_awaited else cut
+            yield "the job is killed", ended(cloud.spent(1), "error", "killed")
         kind, value = replayed(self.on_host(job), job.answers)
-        if kind != "effect":
-            answer = ("ok", True) if kind == "return" else ("error", value)
-            yield f"the job ends: {kind}", _answered(cloud, *answer) if is_awaited else cloud
+        if kind == "effect":
+            yield from self._affected(cloud, job, value, there, ended)
             return
+        # Who has given the guest its id again, and never renamed the domain, has changed nothing.
+        is_undone = kind == "raise" and not job.has_new_name and job.answers[-1] == ("ok", None)
+        answer = ("ok", kind == "return") if kind == "return" or is_undone else ("error", value)
+        yield f"the job ends: {kind}", ended(cloud, *answer)
+
+    @staticmethod
+    def _taken_up(cloud, job, there, ended):
+        """Yield what follows when a host takes up an order."""
+        if cloud.active or cloud.name not in (job.old, job.new):
+            yield "the host refuses", ended(cloud, "ok", False)
+        elif not any(other.answers is not None for other in cloud.jobs):
+            has_new_name = cloud.name == job.new
+            yield "the host begins", there(job._replace(answers=(), has_new_name=has_new_name))
+
+    @staticmethod
+    def _affected(cloud, job, effect, there, ended):
+        """Yield what follows when a job does an effect."""
         done = job._replace(answers=(*job.answers, ("ok", None)))
         failed = job._replace(answers=(*job.answers, ("error", "failed")))
-        if value[0] == "settle":
+        if effect[0] == "settle":
             yield "it is synced", there(done, lost_name=None)
             return
         if cloud.active:
-            yield f"{value[0]} fails, as the VM runs", there(failed)
+            yield f"{effect[0]} fails, as the VM runs", there(failed)
             return
-        if value[0] == "rename":
+        partly = {}
+        if effect[0] == "rename":
             yield "it is renamed", there(done, name=job.new, lost_name=cloud.name)
-            partly = {}
         else:
-            minion_id = job.new if value[1] else job.old
+            minion_id = job.new if effect[1] else job.old
             yield f"the guest is {minion_id}", there(done, guest=frozenset(minion_id))
             partly = {"guest": cloud.guest | {minion_id}}
         if cloud.left[3]:
-            yield f"{value[0]} fails", there(failed, **partly).spent(3)
+            yield f"{effect[0]} fails", there(failed, **partly).spent(3)
         if partly and cloud.left[1]:
             cut = cloud.spent(1, **partly)
-            yield "it is killed while it writes", (
-                _answered(cut, "error", "killed") if is_awaited else cut
-            )
+            yield "it is killed while it writes", ended(cut, "error", "killed")
 
     def check(self, cloud):
         """Return what is wrong, None if nothing is."""
@@ -279,7 +294,7 @@ class Renames:
         return None
 
     def settled(self, cloud, call):
-        """Return the cloud after commands without faults on a stopped VM, until no record is left."""
+        """Return the cloud after calm commands on a stopped VM, until no record is left."""
         calm = cloud._replace(left=(9, 0, 0, 0, 0), command=None, active=False)
         for _attempt in range(3):
             calm = self._let_end(calm)

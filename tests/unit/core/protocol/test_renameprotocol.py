@@ -42,9 +42,7 @@ def test_whatever_goes_wrong_the_vm_has_one_name_and_its_minion_is_known(left):
 
 def test_a_rename_without_faults_renames_and_its_exchange_undoes_it():
     cloud = Renames()
-    done = cloud.settled(
-        Cloud(halves=(None, None)).with_half("A", None), NAMES
-    )
+    done = cloud.settled(Cloud(halves=(None, None)).with_half("A", None), NAMES)
     assert done.name == "A"
     begun = Cloud(left=(1, 0, 0, 0, 0))
     (_label, begun) = next(iter(cloud.successors(begun)))

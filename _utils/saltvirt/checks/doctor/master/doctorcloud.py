@@ -23,9 +23,10 @@ class OrderLeft:
     An order that no command holds.
 
     new_name
-        The name that the VM was to get, if it was being renamed.
-    error
-        Why its record cannot be read.
+        The other name of the rename that was cut off, empty for other orders.
+
+    Error:
+        The reason why its record cannot be read.
     """
 
     name: str

@@ -9,7 +9,7 @@ from typing import Any
 from saltvirt.certificates.master import certificates
 from saltvirt.checks import installed
 from saltvirt.checks.doctor.master.doctorcloud import MasterRecords, OrderLeft
-from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster import minionkeys, orders, renameorders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import lastseen
 from saltvirt.core import filecontent, locks
@@ -84,9 +84,9 @@ def _orders(folder: Path) -> Iterator[OrderLeft]:
     for record in records.read_records(folder, orders.PURPOSE):
         if not records.is_live(folder, orders.PURPOSE, record.name):
             left = OrderLeft(name=record.name, phase=record.phase, since=record.since_text)
-            is_rename = record.phase in orders.RENAMES
+            is_rename = record.phase in renameorders.PHASES
             # Each half names both: the VM may have either name.
-            facts = orders.read_rename(record) if is_rename else None
+            facts = renameorders.read(record) if is_rename else None
             yield left if facts is None else replace(left, new_name=_other_name(left.name, facts))
     for name, reason in records.find_unreadable(folder, orders.PURPOSE).items():
         yield OrderLeft(name=name, phase="unreadable", since="", error=reason)

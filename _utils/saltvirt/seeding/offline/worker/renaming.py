@@ -53,8 +53,8 @@ def _read(tree: Any, path: str) -> str:
 
 def _find_id(config: str) -> str:
     """Return the id of a configuration in the form in which this project writes it."""
-    lines = _ID_LINE.findall(config)
-    return lines[-1].partition(":")[2].strip().strip("'\"") if lines else ""
+    ids = [line.partition(":")[2] for line in config.splitlines() if line.startswith("id:")]
+    return ids[-1].strip().strip("'\"") if ids else ""
 
 
 def _with_id(config: str, id_line: str) -> str:

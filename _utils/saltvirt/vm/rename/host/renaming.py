@@ -1,34 +1,26 @@
 """Rename a stopped VM on its host: the minion in its guest first, then the domain."""
 
-import logging
 import os
-import posixpath
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.core import arguments, files, undo
-from saltvirt.core.errors import BadArgument, DiskRefused, StorageError, VirtError
+from saltvirt.core import arguments, undo
+from saltvirt.core.errors import BadArgument, StorageError, VirtError
 from saltvirt.core.protocol import effects, renameprotocol
 from saltvirt.core.salt.context import Context
-from saltvirt.core.seedmethods import GUESTFS, NBD
 from saltvirt.libvirt import connect, departedvms, reservations
-from saltvirt.libvirt.domains import domainfiles, lifecycle, snapshots
-from saltvirt.seeding import inspection, submission, write
-from saltvirt.seeding.offline import appliance
+from saltvirt.libvirt.domains import domainfiles, lifecycle, naming, snapshots
+from saltvirt.seeding import submission, write
+from saltvirt.seeding.offline.appliance import DiskRefused
 from saltvirt.storage import diskpaths, ownermark
 from saltvirt.vm.power.host import startlock
+from saltvirt.vm.rename.host import guestdisk, secondname
+from saltvirt.vm.rename.host.guestdisk import GuestDisk
 from saltvirt.vm.spec import console_log
-from saltvirt.xml.edit import copied, readdomain, renamed
-
-log = logging.getLogger(__name__)
-_FORMATS = ("qcow2", "raw")
-_LOGS = 10
-_WITHOUT = (
-    "with seed=False the VM is renamed without its guest, in which you then rename the minion"
-)
+from saltvirt.xml.edit import readdomain, renamed
 
 
 class RenameRefused(VirtError):
@@ -45,7 +37,7 @@ class Request:
     A rename, as the master orders it.
 
     uuid
-        The VM's UUID, by which it is known under either name.
+        The VM's UUID, by which it is known under either name; empty for the VM of that name.
     seed
         Whether the guest's minion gets the new id.
     public_key
@@ -59,16 +51,6 @@ class Request:
     public_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _System:
-    """The disk with the guest's minion, and how it is opened."""
-
-    path: str
-    format: str
-    via: str
-    use_kvm: bool
-
-
 def parse(name: object, new_name: object, uuid: object, seed: object, key: object) -> Request:
     """Return the request of a call; raise BadArgument."""
     vm_name, vm_new_name = arguments.vm_name(name), arguments.vm_name(new_name)
@@ -77,7 +59,7 @@ def parse(name: object, new_name: object, uuid: object, seed: object, key: objec
     return Request(
         name=vm_name,
         new_name=vm_new_name,
-        uuid=arguments.uuid("uuid", uuid),
+        uuid="" if uuid is None else arguments.uuid("uuid", uuid),
         seed=arguments.boolean("seed", seed),
         public_key=None if key is None else arguments.text("public_key", key),
     )
@@ -122,11 +104,15 @@ class _Renaming:
         self._has_new_name = False
         # Whether the guest, or the domain, may differ from what they were at first.
         self._is_changed = False
-        self.system: _System | None = None
+        self.system: GuestDisk | None = None
 
     def check(self) -> None:
         """Raise if the VM cannot be renamed; nothing is changed."""
-        request, conn = self._request, self._conn
+        conn = self._conn
+        if not self._request.uuid:
+            uuid = lifecycle.uuid(conn, self._request.name)
+            self._request = replace(self._request, uuid=uuid)
+        request = self._request
         current_name = lifecycle.name_of(conn, request.uuid)
         if current_name not in (request.name, request.new_name):
             raise StorageError(f"this host has no VM {request.name!r} (UUID {request.uuid})")
@@ -135,7 +121,7 @@ class _Renaming:
         if not self._has_new_name:
             self._refuse_uncarried()
         root = readdomain.domain(lifecycle.inactive_xml(conn, current_name))
-        self.system = self._find_system(root) if request.seed else None
+        self.system = guestdisk.find(conn, self._settings, root) if request.seed else None
 
     def _refuse_busy(self) -> None:
         """Raise if the VM runs, or if another command works on it, or on the new name."""
@@ -176,12 +162,12 @@ class _Renaming:
                 "another name; start the VM and shut it down"
             )
         variables, new_variables = self._variables(name)
-        if variables != new_variables and os.path.lexists(str(new_variables)):
-            if not _is_same(variables, new_variables):
-                raise StorageError(
-                    f"the firmware's variables of VM {name!r} would be {new_variables}, which is "
-                    "there already; see whose it is, and move it away"
-                )
+        is_taken = variables != new_variables and os.path.lexists(str(new_variables))
+        if is_taken and not secondname.is_same(variables, new_variables):
+            raise StorageError(
+                f"the firmware's variables of VM {name!r} would be {new_variables}, which is "
+                "there already; see whose it is, and move it away"
+            )
 
     def _variables(self, name: str) -> tuple[str | None, str | None]:
         """Return the file of the firmware's variables, and the file that the new name demands."""
@@ -191,30 +177,6 @@ class _Renaming:
         if path is None or domainfiles.has_shared_variables(self._conn, name):
             return path, path
         return path, renamed.variables_after(path, request.name, request.new_name)
-
-    def _find_system(self, root: Any) -> _System:
-        """Return the disk with the guest's minion; raise if it cannot be written to."""
-        target = copied.find_boot_target(root)
-        disks = (disk for disk in readdomain.disks(root) if disk.target.get("dev") == target)
-        disk = next(disks, None)
-        path = lifecycle.find_disk_file(self._conn, disk.path or "") if disk is not None else ""
-        if disk is None or disk.format not in _FORMATS or not os.path.isfile(path):
-            shown_path = path or "none"
-            raise StorageError(
-                "the guest's minion cannot be renamed while the VM is off: its disk "
-                f"({shown_path}) is no qcow2 or raw file; {_WITHOUT}"
-            )
-        if diskpaths.is_open(path):
-            raise StorageError(f"{path} is open in another program; stop that first")
-        missing_reason = appliance.why_missing(inspection.python(self._settings))
-        if missing_reason and self._settings.seed.get("allow_host_mount") is not True:
-            raise StorageError(
-                f"the guest's minion cannot be renamed while the VM is off: {missing_reason}; "
-                f"{_WITHOUT}"
-            )
-        via = NBD.name if missing_reason else GUESTFS.name
-        use_kvm = root.get("type") == "kvm"
-        return _System(path=path, format=disk.format, via=via, use_kvm=use_kvm)
 
     def run(self) -> None:
         """Rename the VM; raise RenameRefused if nothing was changed."""
@@ -251,7 +213,7 @@ class _Renaming:
             )
         except DiskRefused as error:
             self._is_changed = was_changed
-            raise StorageError(f"{error}; {_WITHOUT}") from error
+            raise StorageError(f"{error}; {guestdisk.WITHOUT_GUEST}") from error
         if not is_forward:
             self._is_changed = False
 
@@ -263,11 +225,11 @@ class _Renaming:
             self._refuse_busy()
             self._refuse_uncarried()
             variables, new_variables = self._variables(request.name)
-            _link(variables, new_variables)
+            secondname.add(variables, new_variables)
             try:
-                lifecycle.rename(conn, request.name, request.new_name)
+                naming.set_name(conn, request.name, request.new_name)
             except BaseException:
-                _unlink_second(new_variables, variables)
+                secondname.drop(new_variables, variables)
                 raise
             self._is_changed = True
 
@@ -277,15 +239,15 @@ class _Renaming:
         self._is_changed = True
         name = request.new_name
         variables, new_variables = self._variables(name)
-        _link(variables, new_variables)
+        secondname.add(variables, new_variables)
         logs = (console_log(request.name), console_log(name))
         text = renamed.definition(lifecycle.secure_xml(conn, name), request.name, name, logs)
         if text is not None:
             lifecycle.define(conn, text)
         diskpaths.settle_definitions()
         old_variables = renamed.variables_after(new_variables, name, request.name)
-        _unlink_second(old_variables, new_variables)
-        _rename_logs(*map(Path, logs))
+        secondname.drop(old_variables, new_variables)
+        secondname.move_logs(*map(Path, logs))
         for path in self._own_files():
             ownermark.mark(path, name, request.uuid)
         departedvms.forget_target(self._settings, name)
@@ -303,44 +265,3 @@ class _Renaming:
                 is_own = owner is not None and owner.uuid == self._request.uuid
                 if is_own and owner is not None and owner.is_of_this_host:
                     yield own_path
-
-
-def _is_same(path: str | None, other_path: str | None) -> bool:
-    """Return whether two names are those of one file."""
-    try:
-        return bool(path and other_path) and os.path.samefile(str(path), str(other_path))
-    except OSError:
-        return False
-
-
-def _link(path: str | None, new_path: str | None) -> None:
-    """Give a file a second name beside the first, if it exists."""
-    if not path or not new_path or path == new_path or _is_same(path, new_path):
-        return
-    try:
-        os.link(path, new_path, follow_symlinks=False)
-        files.sync_folder(posixpath.dirname(new_path))
-    except FileNotFoundError:
-        return  # libvirt makes it at the first start
-    except OSError as exc:
-        raise StorageError(
-            f"the firmware's variables {path} cannot be called {new_path}: {exc.strerror}"
-        ) from exc
-
-
-def _unlink_second(path: str | None, kept_path: str | None) -> None:
-    """Remove the second name of a file that keeps its other one."""
-    if path != kept_path and _is_same(path, kept_path):
-        files.unlink(str(path))
-
-
-def _rename_logs(old_log: Path, new_log: Path) -> None:
-    """Let the console logs have the VM's new name; the guest's next start writes a new one else."""
-    for end in ("", *(f".{number}" for number in range(_LOGS))):
-        old_path, new_path = Path(f"{old_log}{end}"), Path(f"{new_log}{end}")
-        try:
-            old_path.rename(new_path)
-        except FileNotFoundError:
-            continue
-        except OSError as exc:
-            log.warning("%s keeps its name: %s", old_path, exc.strerror)

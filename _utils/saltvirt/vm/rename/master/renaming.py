@@ -11,13 +11,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster import minionkeys, orders, renameorders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen, whereabouts
 from saltvirt.cluster.inventory.lastseen import ReportedNames
 from saltvirt.cluster.inventory.locate import locate
 from saltvirt.cluster.inventory.presence import VmPresence
-from saltvirt.cluster.inventory.whereabouts import Purpose
+from saltvirt.cluster.inventory.whereabouts import Purpose, Whereabouts
 from saltvirt.cluster.rpc import hostcommands, minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive
 from saltvirt.core import arguments
@@ -101,7 +101,7 @@ def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, str]]:
 def _refuse_order(order: LockedRecord) -> None:
     """Raise NameTaken if an interrupted command of another kind left a record of a name."""
     record = order.record
-    if record is None or record.phase in orders.RENAMES:
+    if record is None or record.phase in renameorders.PHASES:
         return
     command = "settle" if record.phase == orders.MOVING else "doctor"
     argument = f" {shlex.quote(record.name)}" if command == "settle" else " fix=True"
@@ -159,6 +159,12 @@ def _host_kwarg(facts: RenameOrderFacts) -> dict[str, Any]:
     }
 
 
+def _find_uuid(vm: Whereabouts, uuid: str) -> list[str]:
+    """Return the hosts that have a VM of this UUID for their own."""
+    seen = vm.presence_by_host
+    return [host for host in seen if seen[host].uuid == uuid and seen[host].is_its_own]
+
+
 class _Renaming:
     """One rename: executor of the effects of :func:`renameprotocol.run`."""
 
@@ -167,10 +173,10 @@ class _Renaming:
         for order in opened.values():
             _refuse_order(order)
         records = [order.record for order in opened.values() if order.record is not None]
-        self._recorded = [orders.read_rename(record) for record in records]
+        self._recorded = [renameorders.read(record) for record in records]
         for facts in self._recorded:
             if {facts.old, facts.new} != set(request.names):
-                raise NameTaken(orders.describe_rename(records[self._recorded.index(facts)]))
+                raise NameTaken(renameorders.describe(records[self._recorded.index(facts)]))
         self._error: HostCommandFailed | None = None
         self._was_ordered = any(facts.order_id for facts in self._recorded)
         self.left: Left | None = None
@@ -180,10 +186,10 @@ class _Renaming:
                 records,
                 key=lambda record: (
                     record.phase == renameprotocol.RENAMED,
-                    bool(orders.read_rename(record).order_id),
+                    bool(renameorders.read(record).order_id),
                 ),
             )
-            self.facts = orders.read_rename(record)
+            self.facts = renameorders.read(record)
             self._refuse_other_seed()
             self.left = Left(
                 phase=record.phase,
@@ -196,7 +202,8 @@ class _Renaming:
         """Raise BadArgument if a rename was begun with its guest, and would go on without."""
         if self._request.seed not in (None, self.facts.seeds):
             raise BadArgument(
-                "seed", f"the interrupted rename was begun with seed={self.facts.seeds}: leave it out"
+                "seed",
+                f"the interrupted rename was begun with seed={self.facts.seeds}: leave it out",
             )
 
     def refusal(self) -> Exception:
@@ -205,7 +212,7 @@ class _Renaming:
         record = next((order.record for order in self._orders.values() if order.record), None)
         if record is None:
             return error
-        return HostCommandFailed(f"{error}; {orders.describe_rename(record)}")
+        return HostCommandFailed(f"{error}; {renameorders.describe(record)}")
 
     def outcome(self) -> str:
         """Return what was done, and what is left to the operator."""
@@ -256,17 +263,12 @@ class _Renaming:
         """Return the host that has the VM under either name; end the record if none has it."""
         facts, cloud = self.facts, self._cloud
         vms = [locate(cloud, name, Purpose.REPORT) for name in self._request.names]
-        hosts = {
-            host
-            for vm in vms
-            for host, seen in vm.presence_by_host.items()
-            if seen.uuid == facts.uuid and seen.is_its_own
-        }
+        hosts = {host for vm in vms for host in _find_uuid(vm, facts.uuid)}
         if len(hosts) == 1:
             return hosts.pop()
-        out_of_reach = {host: reason for vm in vms for host, reason in vm.may_have.items()}
-        if hosts or out_of_reach or facts.host in vms[0].unasked:
-            reasons = out_of_reach or dict(vms[0].unasked)
+        reasons = {h: r for vm in vms for h, r in {**vm.unasked, **vm.may_have}.items()}
+        # A host that this master does not know any more has nothing of its own.
+        if hosts or reasons:
             raise NameTaken(
                 f"VM {facts.old!r} (UUID {facts.uuid}) is on "
                 f"{' and '.join(sorted(hosts)) or 'no host that answers'}, and may be on "
@@ -278,12 +280,12 @@ class _Renaming:
     def begin(self) -> None:
         """Record the rename under both names, the new one first: the VM keeps the old one."""
         for name in (self.facts.new, self.facts.old):
-            orders.begin_rename(self._orders[name], self.facts)
+            renameorders.begin(self._orders[name], self.facts)
 
     def enter(self, phase: str) -> None:
         """Enter a phase under both names."""
         for name in (self.facts.new, self.facts.old):
-            orders.enter_rename(self._orders[name], phase, self.facts)
+            renameorders.enter(self._orders[name], phase, self.facts)
 
     def accept(self) -> None:
         """Accept the guest's key under the new name, too."""
@@ -334,7 +336,7 @@ class _Renaming:
     def _unknown(self, reason: object) -> HostCommandFailed:
         """Return the error for an outcome that is not known."""
         record = self._orders[self.facts.old].now
-        return HostCommandFailed(f"{reason}; {orders.describe_rename(record)}")
+        return HostCommandFailed(f"{reason}; {renameorders.describe(record)}")
 
     def place(self) -> None:
         """Record where the VM is, under its new name alone."""
