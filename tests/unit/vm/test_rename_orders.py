@@ -153,7 +153,7 @@ def was_moving(rename):
         (has_namesake, NameTaken, "VM 'db' is on hyper3 already"),
         (had_silent_namesake, NameTaken, "VM 'db' may be on hyper3 .*; try again when hyper3"),
         (has_minion_of_name, NameTaken, "a minion called 'db' is accepted on this master"),
-        (was_moving, NameTaken, "an interrupted command .*: salt-run virt.settle web"),
+        (was_moving, NameTaken, "another command has a record .*: salt-run virt.settle web"),
     ],
 )
 def test_what_cannot_be_renamed_is_refused_with_nothing_changed(

@@ -78,7 +78,7 @@ def rename(context: Context, request: Request, *, is_dry: bool = False) -> dict[
         with ExitStack() as stack:
             with as_refusal():
                 # In one order, so that two renames do not wait for each other.
-                for name in sorted((request.name, request.new_name)):
+                for name in () if is_dry else sorted((request.name, request.new_name)):
                     stack.enter_context(startlock.hold_start_lock(context.settings, name))
                 renaming.check()
             if not is_dry:

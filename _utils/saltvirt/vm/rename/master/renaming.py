@@ -22,8 +22,9 @@ from saltvirt.cluster.rpc import hostcommands, minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument, NameTaken, NoSuchVm
+from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import RenameOrderFacts
-from saltvirt.core.journal.records import LockedRecord
+from saltvirt.core.journal.records import LockedRecord, Record
 from saltvirt.core.protocol import effects, renameprotocol
 from saltvirt.core.protocol.renameprotocol import Left
 from saltvirt.seeding.master import authorization
@@ -87,27 +88,28 @@ def rename(cloud: Cloud, request: Request) -> dict[str, dict[str, str]]:
 
 def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, str]]:
     """Return ``{host: {name: outcome}}`` of a rename, or raise as it would; change nothing."""
-    with ExitStack() as stack:
-        for name in sorted(request.names):
-            order = stack.enter_context(orders.opened(cloud.opts, name))
-            _refuse_order(order)
-        facts = _check(cloud, request)
-        kwarg = {**_host_kwarg(facts), "dry_run": True}
-        hostcommands.act(cloud, facts.host, FUN, *request.names, kwarg=kwarg)
+    for name in request.names:
+        # Without its lock: a dry run keeps no other command from the VM.
+        record = records.read_record(orders.folder(cloud.opts), orders.PURPOSE, name)
+        _refuse_record(record)
+        if record is not None:
+            raise NameTaken(renameorders.describe(record))
+    facts = _check(cloud, request)
+    kwarg = {**_host_kwarg(facts), "dry_run": True}
+    hostcommands.act(cloud, facts.host, FUN, *request.names, kwarg=kwarg)
     key_text = " with its minion and key" if facts.seeds else ""
     return {facts.host: {request.name: f"would be renamed to {request.new_name}{key_text}"}}
 
 
-def _refuse_order(order: LockedRecord) -> None:
-    """Raise NameTaken if an interrupted command of another kind left a record of a name."""
-    record = order.record
+def _refuse_record(record: Record | None) -> None:
+    """Raise NameTaken if a command of another kind has a record of a name."""
     if record is None or record.phase in renameorders.PHASES:
         return
     command = "settle" if record.phase == orders.MOVING else "doctor"
     argument = f" {shlex.quote(record.name)}" if command == "settle" else " fix=True"
     raise NameTaken(
-        f"an interrupted command has left a record of VM {record.name!r} ({record.phase}): end "
-        f"that first: salt-run virt.{command}{argument}"
+        f"another command has a record of VM {record.name!r} ({record.phase}): wait for it, or if "
+        f"it was interrupted, end it first: salt-run virt.{command}{argument}"
     )
 
 
@@ -171,19 +173,19 @@ class _Renaming:
     def __init__(self, cloud: Cloud, request: Request, opened: Mapping[str, LockedRecord]) -> None:
         self._cloud, self._request, self._orders = cloud, request, opened
         for order in opened.values():
-            _refuse_order(order)
-        records = [order.record for order in opened.values() if order.record is not None]
-        self._recorded = [renameorders.read(record) for record in records]
+            _refuse_record(order.record)
+        left = [order.record for order in opened.values() if order.record is not None]
+        self._recorded = [renameorders.read(record) for record in left]
         for facts in self._recorded:
             if {facts.old, facts.new} != set(request.names):
-                raise NameTaken(renameorders.describe(records[self._recorded.index(facts)]))
+                raise NameTaken(renameorders.describe(left[self._recorded.index(facts)]))
         self._error: HostCommandFailed | None = None
         self._was_ordered = any(facts.order_id for facts in self._recorded)
         self.left: Left | None = None
-        if records:
+        if left:
             # The half that has got further counts.
             record = max(
-                records,
+                left,
                 key=lambda record: (
                     record.phase == renameprotocol.RENAMED,
                     bool(renameorders.read(record).order_id),
