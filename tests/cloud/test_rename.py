@@ -49,18 +49,18 @@ def test_the_minion_of_a_guest_answers_under_its_new_name(clean):
 def test_real_libvirt_renames_what_is_named_after_a_vm(clean):
     init = ("virt.init", "fw1", "1", "96", TINY, "seed=False", "start=False", "host=hyper1")
     assert clean.run(*init).code == 0
-    nvram = "/srv/fw1_VARS.fd"
-    loader = "<loader readonly='yes' type='pflash'>/srv/fw.fd</loader>"
+    clean.sh("hyper1", "virsh -q autostart fw1; virsh -q snapshot-create-as fw1 before")
+    refused = clean.run("virt.rename", "fw1", "fw2")
+    assert refused.code == 1 and "has 1 snapshots, which libvirt does not carry" in refused.error
+    # libvirt of Debian 12 takes no snapshot of a VM with such a firmware.
+    nvram, loader = "/srv/fw1_VARS.fd", "<loader readonly='yes' type='pflash'>/srv/fw.fd</loader>"
     change = f"s!</os>!{loader}<nvram>{nvram}</nvram></os>!"
     clean.sh(
         "hyper1",
+        "virsh -q snapshot-delete fw1 before; "
         f"touch /srv/fw.fd; head -c 1000 /dev/urandom >{nvram}; "
-        f'virsh -q dumpxml --inactive fw1 | sed "{change}" >/srv/x; virsh -q define /srv/x; '
-        "virsh -q autostart fw1; virsh -q snapshot-create-as fw1 before",
+        f'virsh -q dumpxml --inactive fw1 | sed "{change}" >/srv/x; virsh -q define /srv/x',
     )
-    refused = clean.run("virt.rename", "fw1", "fw2")
-    assert refused.code == 1 and "has 1 snapshots, which libvirt does not carry" in refused.error
-    clean.sh("hyper1", "virsh -q snapshot-delete fw1 before --metadata")
 
     done = clean.run("virt.rename", "fw1", "fw2")
 
