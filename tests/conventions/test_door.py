@@ -44,6 +44,8 @@ EXCEPTIONS = {
     "core/salt/answering.py": (2, "notes of orders"),
     "storage/exclusivecreate.py": (2, "marks of builds, and the files that a build has just made"),
     "seeding/submission.py": (2, "tokens of authorizations"),
+    "libvirt/domains/naming.py": (1, "the name of a domain"),
+    "vm/rename/host/secondname.py": (3, "second names of firmware's variables, and console logs"),
     "vm/recovery/host/unfinished.py": (2, "credentials, and console logs"),
 }
 

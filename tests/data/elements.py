@@ -227,6 +227,7 @@ NOTES = st.builds(
     moved_to=maybe(VALUE),
     ssh_user=maybe(VALUE),
     affinity=some(TEXT),
+    former=some(TEXT),
     anti_affinity=some(TEXT),
     made=maybe(some(TEXT)),
     made_variables=st.booleans(),

@@ -16,7 +16,7 @@ MERGED = frozenset(("virt.list", "virt.query", "virt.host_info", "virt.find"))
 QUESTIONS = MERGED | vmcommands.quick()
 # Functions that go to a VM's cell, and the argument with the VM's name.
 NAMED = vmcommands.vm_arguments()
-NEW = frozenset(("virt.init", "virt.init_many", "virt.clone"))
+NEW = frozenset(("virt.init", "virt.init_many", "virt.clone", "virt.rename"))
 # Functions for a name that need not be a VM's yet.
 _NAME_ALONE = frozenset(("virt.authorize", "virt.unauthorize", "virt.undo"))
 # Functions that this master answers itself: about its own jobs, and about its commands.
@@ -79,9 +79,11 @@ class Call:
         return [*(keywords.pop(name, None) for name in self.leading), *self.args], keywords
 
     def new_names(self) -> list[str]:
-        """Return the names of the VMs that the call would make."""
+        """Return the names of the VMs that the call would make, or that a VM would get."""
         if self.fun not in NEW:
             return []
+        if self.fun == "virt.rename":
+            return [arguments.vm_name(self.arguments.get("new_name"))]
         if self.fun != "virt.init_many":
             return [arguments.vm_name(self.arguments.get("name"))]
         keywords = self.arguments

@@ -11,6 +11,8 @@ ordered     the recorded host was asked to build the VM
 built       that host reported the VM as complete
 moving      a move; the hosts know what exists, and settle it
 removing    the recorded host was asked to remove the VM; the recorded key goes last
+renaming    the recorded host may have been asked to rename the VM; both names have the record
+renamed     that host has renamed it; the former name's key goes
 ==========  =====================================================================================
 """
 
@@ -22,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from saltvirt.cluster import renameorders
 from saltvirt.core import wire
 from saltvirt.core.errors import NameTaken
 from saltvirt.core.journal import recordfacts, records
@@ -31,7 +34,11 @@ PURPOSE = "order"
 _END_S = 3
 PLACING, KEYED, ORDERED, BUILT = "placing", "keyed", "ordered", "built"
 MOVING, REMOVING = recordfacts.MOVING, "removing"
-_WORK_BY_PHASE = {MOVING: "moved", REMOVING: "removed"}
+_WORK_BY_PHASE = {
+    MOVING: "moved",
+    REMOVING: "removed",
+    **dict.fromkeys(renameorders.PHASES, "renamed"),
+}
 
 
 def folder(opts: Mapping[str, Any]) -> Path:
@@ -40,9 +47,14 @@ def folder(opts: Mapping[str, Any]) -> Path:
 
 
 @contextmanager
-def opened(opts: Mapping[str, Any], name: str) -> Iterator[records.LockedRecord]:
+def opened(
+    opts: Mapping[str, Any], name: str, *, renames: bool = False
+) -> Iterator[records.LockedRecord]:
     """
     Yield the order of a VM under its lock, with what an interrupted command left in it.
+
+    renames
+        Whether the caller settles an interrupted rename. Defaults to False: it is refused.
 
     Raises NameTaken if another command of this master works on that VM.
     """
@@ -52,6 +64,8 @@ def opened(opts: Mapping[str, Any], name: str) -> Iterator[records.LockedRecord]
             raise taken_error(
                 name, _describe_work(records.read_record(folder(opts), PURPOSE, name))
             )
+        if order.record is not None and order.record.phase in renameorders.PHASES and not renames:
+            raise NameTaken(renameorders.describe(order.record))
         yield order
 
 
@@ -84,8 +98,8 @@ def ends_of_move(opts: Mapping[str, Any], name: str) -> tuple[str | None, ...]:
 
 
 def read_facts(record: records.Record | None) -> OrderFacts:
-    """Return the recorded facts of a deployment or a purge; empty ones for a move."""
-    if record is None or record.phase == MOVING:
+    """Return the recorded facts of a deployment or a purge; empty ones for a move or a rename."""
+    if record is None or record.phase in (MOVING, *renameorders.PHASES):
         return OrderFacts()
     return record.read(OrderFacts)
 

@@ -314,9 +314,9 @@ _ROWS = (
     VmCommand(name="migrate", file="virt_migrate"),
     VmCommand(name="settle", file="virt_migrate"),
     VmCommand(name="clone", file="virt_clone", vm_argument="source"),
+    VmCommand(name="rename", file="virt_rename", outcome="renamed", purpose=_REMOVE),
     # Planned.
     VmCommand(name="move_disk"),
-    VmCommand(name="rename", purpose=_REMOVE),
 )
 # By the name that users type after the dot, without aliases.
 COMMANDS: Mapping[str, VmCommand] = {row.name: row for row in _ROWS}

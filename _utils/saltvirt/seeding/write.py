@@ -102,6 +102,43 @@ def install_minion(
     return run_job(context, _job("install", path, fmt, install, content), use_kvm=use_kvm)
 
 
+def rename_minion(
+    context: Context,
+    path: str,
+    fmt: str | None,
+    former_id: str,
+    id_: str,
+    *,
+    public_key: str | None,
+    via: str,
+    use_kvm: bool = False,
+) -> Inspection:
+    """
+    Give the minion in a disk another id; its key and all else stay.
+
+    former_id
+        The id that it has, unless it has the new one already.
+    public_key
+        The key that it must have; None for any.
+
+    Raises :class:`appliance.DiskRefused` if nothing was changed; after other errors that is
+    unknown.
+    """
+    job = {
+        "action": "rename",
+        "path": path,
+        "format": fmt,
+        "via": via,
+        "install": None,
+        "network": False,
+        "id": id_,
+        "ids": [former_id, id_],
+        "id_line": yaml.safe_dump({"id": id_}, default_flow_style=False).strip(),
+        "public_key": public_key,
+    }
+    return run_job(context, job, use_kvm=use_kvm)
+
+
 def _job(
     action: str,
     path: str | None,

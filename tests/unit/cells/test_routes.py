@@ -177,6 +177,8 @@ def test_new_names_are_those_of_the_vms():
     listed = {"vms": ["a", {"name": "b"}]}
     assert Call(fun="virt.init_many", arguments=listed).new_names() == ["a", "b"]
     assert Call(fun="virt.clone", arguments={"source": "a", "name": "b"}).new_names() == ["b"]
+    renamed = Call(fun="virt.rename", arguments={"name": "a", "new_name": "b"})
+    assert (renamed.vm, renamed.new_names()) == ("a", ["b"])
     assert Call(fun="virt.start", arguments={"name": "a"}).new_names() == []
 
 

@@ -16,7 +16,7 @@ from saltvirt.core.salt import lookonly
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = list(vmcommands.existing())
 # Functions whose own code locates the VM.
-OWN_PROTOCOLS = {"purge", "migrate", "settle", "clone", "vm_info", "console_log"}
+OWN_PROTOCOLS = {"purge", "migrate", "settle", "clone", "rename", "vm_info", "console_log"}
 # Arguments of hosts' functions that are this project's own, or lead to other hosts.
 RESERVED = {"connection", "username", "password", "replies", "uuid", "only_made", "report", "token"}
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
 from saltvirt.core.wire import said_with
 
-# The phase of an order for a move; its facts are of another type.
-MOVING = "moving"
+# The phases of orders with facts of other types: a move, and a rename.
+MOVING, RENAMING, RENAMED = "moving", "renaming", "renamed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +142,35 @@ class MoveOrderFacts:
     uuid: str | None = said_with("uuid")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameOrderFacts:
+    """
+    The record of a VM that a master renames, which is under both names.
+
+    old, new
+        The name that the VM had, and the one that it gets.
+    seeds
+        Whether the guest's minion is renamed, too.
+    public_key
+        The guest's accepted key, which goes with the name; None if there is none to move.
+    order_id
+        The id of the request on the host; None until the host was asked.
+    """
+
+    old: str
+    new: str
+    host: str
+    uuid: str
+    seeds: bool
+    public_key: str | None = None
+    order_id: str | None = None
+
+
+_ORDER_SHAPES = {
+    MOVING: MoveOrderFacts,
+    RENAMING: RenameOrderFacts,
+    RENAMED: RenameOrderFacts,
+}
 _SHAPES = {
     "departure": DepartureFacts,
     "arrival": ArrivalFacts,
@@ -154,4 +183,5 @@ _SHAPES = {
 
 def shape(purpose: str, phase: str) -> type | None:
     """Return the type of a record's facts, None if its purpose has none."""
-    return MoveOrderFacts if (purpose, phase) == ("order", MOVING) else _SHAPES.get(purpose)
+    order_shape = _ORDER_SHAPES.get(phase) if purpose == "order" else None
+    return order_shape or _SHAPES.get(purpose)

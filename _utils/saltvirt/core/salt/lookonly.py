@@ -90,6 +90,7 @@ MODULES: Mapping[str, Functions] = {
         looks="audit setup_facts list_domains list_active_vms list_inactive_vms vm_info node_info "
         "node_devices freecpu freemem get_profiles is_hyper virt_type get_hypervisor"
     ),
+    "virt_rename": Functions(changes="rename"),
     "virt_snapshot": Functions(
         looks="list_snapshots", changes="snapshot delete_snapshots revert_snapshot"
     ),
@@ -140,6 +141,7 @@ RUNNERS: Mapping[str, Functions] = {
     "virt_pki": Functions(
         module="virt_pki", looks="list", changes="renew revoke rotate_ca export import"
     ),
+    "virt_rename": _runner("virt_rename"),
     "virt_setup": Functions(looks="setup_check"),
     "virt_vm": _runner("virt_vm"),
 }

@@ -33,6 +33,12 @@ _MOST_ANSWER_CHARS = 4 * MIB
 _LONGEST = 1000
 # The worker's word for a folder of this host, beside the names of seed methods.
 FOLDER = "folder"
+# What a job would have done to a disk that is refused. Defaults to "seeded".
+_VERBS = {"build": "built", "rename": "given another minion id"}
+
+
+class DiskRefused(SeedError):
+    """A worker refuses a disk; if it was to rename the minion in it, nothing was changed."""
 
 
 def is_needed(way: str) -> bool:
@@ -69,8 +75,8 @@ def run(
     Run a job in a worker, usually in an appliance of its own, and return the worker's answer.
 
     job
-        ``{"action": "look", "seed", "install" or "build", "path", "format", "via", ...}``; see the
-        program in the folder ``worker``.
+        ``{"action": "look", "seed", "install", "rename" or "build", "path", "format", ...}``; see
+        the program in the folder ``worker``.
     state_dir
         Holds libguestfs' temporary files and sockets.
     room
@@ -260,8 +266,8 @@ def _answer(job: dict[str, Any], code: int, out: str, err: str) -> dict[str, Any
     if not isinstance(answer, dict):
         answer = {"failed": "its worker's answer is no mapping"}
     if "refused" in answer:
-        verb = "built" if job["action"] == "build" else "seeded"
-        raise SeedError(f"{job['path']} cannot be {verb}: {_one_line(answer['refused'])}")
+        verb = _VERBS.get(job["action"], "seeded")
+        raise DiskRefused(f"{job['path']} cannot be {verb}: {_one_line(answer['refused'])}")
     if "failed" in answer:
         method = METHODS.get(_way(job))
         tool_name = (method.tool or method.name) if method else "writing"

@@ -41,7 +41,8 @@ class Notes:
     ``disk_mib`` is the disk space promised to it, ``seed`` the seed's file, ``stay`` whether it
     stays when load is evened out, ``cpu_qemu`` the QEMU that gave the running guest its CPU,
     ``moved_to`` the host that has the VM while only its definition was kept here, ``ssh_user`` the
-    guest's user for logins by SSH, ``created`` when it was built, in seconds since 1970. ``made``
+    guest's user for logins by SSH, ``created`` when it was built, in seconds since 1970. ``former``
+    has names that the VM had, and that its disks' files and volumes still have. ``made``
     has the files, and volumes as ``POOL/VOLUME``, that the VM's build made, None if that is
     unknown; ``made_variables`` tells whether the build made the firmware's variables.
     """
@@ -55,6 +56,7 @@ class Notes:
     created: int | None = fields.attribute("@created", _SECONDS, default=None)
     affinity: tuple[str, ...] = fields.values(f"{_OURS}affinity", fields.TEXT, default=())
     anti_affinity: tuple[str, ...] = fields.values(f"{_OURS}anti_affinity", fields.TEXT, default=())
+    former: tuple[str, ...] = fields.values(f"{_OURS}former", fields.TEXT, default=())
     made: tuple[str, ...] | None = fields.value(
         ".", fields.Form(_read_made, _write_made), default=None
     )

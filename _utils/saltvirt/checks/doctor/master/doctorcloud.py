@@ -19,11 +19,20 @@ def fixable(subject: str, what: str, mend: str) -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderLeft:
-    """An order that no command holds; ``error`` is the reason why its record cannot be read."""
+    """
+    An order that no command holds.
+
+    new_name
+        The other name of the rename that was cut off, empty for other orders.
+
+    Error:
+        The reason why its record cannot be read.
+    """
 
     name: str
     phase: str
     since: str
+    new_name: str = ""
     error: str = ""
 
 

@@ -41,6 +41,16 @@ def _orders(facts: MasterRecords) -> Iterator[Finding]:
                 check="record",
                 subject=order.name,
             )
+        elif order.new_name:
+            names = " ".join(map(shlex.quote, (order.name, order.new_name)))
+            yield Finding(
+                f"a rename between {order.name} and {order.new_name} was cut off at {order.since}; "
+                "the VM has one of the names, and its key is accepted for both",
+                f"stop the VM, then salt-run virt.rename {names}: it is called {order.new_name} "
+                "afterwards, whichever name it has now",
+                check="order",
+                subject=order.name,
+            )
         else:
             yield fixable(
                 order.name,

@@ -1,6 +1,7 @@
 """Read the master's records for ``virt.doctor``, and ping VMs' minions; change nothing."""
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,12 @@ from typing import Any
 from saltvirt.certificates.master import certificates
 from saltvirt.checks import installed
 from saltvirt.checks.doctor.master.doctorcloud import MasterRecords, OrderLeft
-from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster import minionkeys, orders, renameorders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import lastseen
 from saltvirt.core import filecontent, locks
 from saltvirt.core.journal import records
+from saltvirt.core.journal.recordfacts import RenameOrderFacts
 from saltvirt.core.salt import compat
 from saltvirt.seeding.master import authorization
 
@@ -81,9 +83,18 @@ def find_busy_vms(opts: Mapping[str, Any]) -> frozenset[str]:
 def _orders(folder: Path) -> Iterator[OrderLeft]:
     for record in records.read_records(folder, orders.PURPOSE):
         if not records.is_live(folder, orders.PURPOSE, record.name):
-            yield OrderLeft(name=record.name, phase=record.phase, since=record.since_text)
+            left = OrderLeft(name=record.name, phase=record.phase, since=record.since_text)
+            is_rename = record.phase in renameorders.PHASES
+            # Each half names both: the VM may have either name.
+            facts = renameorders.read(record) if is_rename else None
+            yield left if facts is None else replace(left, new_name=_other_name(left.name, facts))
     for name, reason in records.find_unreadable(folder, orders.PURPOSE).items():
         yield OrderLeft(name=name, phase="unreadable", since="", error=reason)
+
+
+def _other_name(name: str, facts: RenameOrderFacts) -> str:
+    """Return the other one of the two names of a rename."""
+    return facts.new if name == facts.old else facts.old
 
 
 def find_answering_minions(cloud: Cloud, names: Collection[str]) -> frozenset[str]:

@@ -24,6 +24,7 @@ import identity
 import installing
 import mounting
 import nbd
+import renaming
 from identity import Refused
 
 _GENTLE_S = 3
@@ -46,6 +47,8 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
         had_minion = identity.has_minion(tree)
         if job["action"] == "build":
             building.build(tree, system, job)
+        elif job["action"] == "rename":
+            renaming.rename(tree, job)
         else:
             installing.make_sure(tree, system, job.get("install"))
             if job["action"] == "seed":
@@ -63,7 +66,10 @@ def run_and_answer(job: dict[str, Any]) -> None:
     except (Refused, nbd.Unusable) as exc:
         answer = {"refused": str(exc)}
     except (RuntimeError, OSError) as exc:  # libguestfs' errors; those of the host's own kernel
-        answer = {"failed": " ".join(str(exc).split())}
+        text = " ".join(str(exc).split())
+        # Whoever renames must know whether the guest has its old id for certain.
+        is_untouched = job["action"] == "rename" and not job.get("is_written")
+        answer = {"refused": text} if is_untouched else {"failed": text}
     json.dump(answer, sys.stdout)
     sys.stdout.flush()
 

@@ -109,7 +109,8 @@ def read_source(conn: Any, settings: HostSettings, name: str, clone: str) -> Sou
         disk for disk in copied.disks(root) if disk.path and disk.target.get("dev") != seed
     ]
     variables = readdomain.firmware_variables(root)
-    disks = tuple(_read_disks(conn, settings, name, clone, domain_disks))
+    former_names = readdomain.notes(root).former
+    disks = tuple(_read_disks(conn, settings, name, former_names, clone, domain_disks))
     return Source(
         name=name,
         xml=definition_xml,
@@ -160,7 +161,12 @@ def _signature(paths: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _read_disks(
-    conn: Any, settings: HostSettings, name: str, clone: str, domain_disks: list[Disk]
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    former_names: Iterable[str],
+    clone: str,
+    domain_disks: list[Disk],
 ) -> Iterator[SourceDisk]:
     pools_by_name = hostfacts.pools(conn)
     folders = {
@@ -168,7 +174,7 @@ def _read_disks(
         for pool, pool_info in pools_by_name.items()
         if pool_info["active"] and pool_info["path"] and pool_info["type"] in pooldisk.FILES
     }
-    names, taken_names = _name_disks(name, domain_disks), Counter[str]()
+    names, taken_names = _name_disks([name, *former_names], domain_disks), Counter[str]()
     for disk in domain_disks:
         location = None if disk.type == "file" else _locate_volume(conn, disk)
         path = disk.path if location is None else location.path
@@ -182,12 +188,13 @@ def _read_disks(
             yield _read_volume(conn, disk, location, f"{clone}_{disk_name}", taken_names)
 
 
-def _name_disks(vm: str, domain_disks: list[Disk]) -> dict[str, str]:
+def _name_disks(vm_names: Iterable[str], domain_disks: list[Disk]) -> dict[str, str]:
     """Return ``{target: disk name}``; virt.init's names where the files show them."""
-    out = {}
+    out, prefixes = {}, [f"{name}_" for name in vm_names]
     for disk in domain_disks:
         _, _, file_name = (disk.path or "").rpartition("/")
-        suffix = file_name.removeprefix(f"{vm}_") if file_name.startswith(f"{vm}_") else ""
+        prefix = next(filter(file_name.startswith, prefixes), None)
+        suffix = "" if prefix is None else file_name.removeprefix(prefix)
         # The format follows, or the name of a snapshot.
         out[disk.target["dev"]] = suffix.partition(".")[0] or disk.target["dev"]
     return out if len(set(out.values())) == len(out) else {key: key for key in out}

@@ -15,13 +15,13 @@ from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import changing
 from saltvirt.libvirt.storage import diskvolumes, volumes
 from saltvirt.placement.answers import DomainTypes
-from saltvirt.storage import diskpaths
+from saltvirt.storage import diskpaths, ownermark
 from saltvirt.storage.images import cache
 from saltvirt.vm.create.host import buildfacts, plandisks
 from saltvirt.vm.update.host import disks, listed, live
 from saltvirt.vm.update.host.request import Request
 from saltvirt.xml.domain import disk
-from saltvirt.xml.edit import amend, devicematch
+from saltvirt.xml.edit import amend, devicematch, readdomain
 
 # A partition, or a volume of extents, may be slightly smaller than requested.
 _ROUNDING = 1.01
@@ -79,7 +79,7 @@ def find(
     if request.disks is None:
         return Disks()
     disk_elements, candidates = amend.devices(root, "disk"), list_candidates(root, running_root)
-    matcher = make_matcher(context, conn, request.name, candidates, request.with_bus)
+    matcher = make_matcher(context, conn, root, candidates, request.with_bus)
     pools = matcher.pools
     if request.single is None:
         pairs = matcher.pair(request.disks, candidates)
@@ -134,17 +134,19 @@ def list_candidates(root: ET.Element, running_root: ET.Element | None) -> list[E
 def make_matcher(
     context: Context,
     conn: Any,
-    vm: str,
+    root: ET.Element,
     candidates: Sequence[ET.Element],
     with_bus: frozenset[str] = frozenset(),
 ) -> disks.Matcher:
     """Return what tells which of some disks of a VM a call means."""
     return disks.Matcher(
-        vm=vm,
+        vm=readdomain.name(root),
         with_bus=with_bus,
         pools=hostfacts.pools(conn),
         default_pool=context.settings.disk_pool,
         backing_by_path=_find_backing(candidates),
+        former_names=readdomain.notes(root).former,
+        owners_by_path=_find_owners(candidates, readdomain.uuid(root)),
     )
 
 
@@ -183,6 +185,13 @@ def measure_disk(
     if running_target:
         sizes.append(changing.disk_size(conn, vm, running_target))
     return max(sizes, default=None)
+
+
+def _find_owners(elements: Sequence[ET.Element], uuid: str) -> dict[str, str]:
+    """Return ``{a disk's file: the VM's name in its owner mark}`` of files of the VM's UUID."""
+    paths = [path for path in (disk.read(element).path for element in elements) if path]
+    owners = ((path, ownermark.read_owner(path)) for path in paths if path.startswith("/"))
+    return {path: owner.vm for path, owner in owners if owner is not None and owner.uuid == uuid}
 
 
 def _find_backing(elements: Sequence[ET.Element]) -> dict[str, list[str]]:

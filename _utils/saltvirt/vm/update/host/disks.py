@@ -61,6 +61,10 @@ class Matcher:
     backing_by_path
         ``{a disk's file: files of its backing chain in the same folder}``, as external snapshots
         leave them.
+    former_names
+        Names that the VM had: a rename leaves the names of files and volumes.
+    owners_by_path
+        ``{a file: the VM's name in its owner mark}`` of the files with a mark of this VM's UUID.
     """
 
     vm: str
@@ -68,6 +72,8 @@ class Matcher:
     pools: Mapping[str, Mapping[str, Any]]
     default_pool: str | None = None
     backing_by_path: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    former_names: tuple[str, ...] = ()
+    owners_by_path: Mapping[str, str] = field(default_factory=dict)
 
     def pair(self, requested: Sequence[model.Disk], elements: Iterable[ET.Element]) -> list[Pair]:
         """Return each disk of a call, paired with the <disk> of the VM that it means."""
@@ -127,8 +133,8 @@ class Matcher:
         is_elsewhere = requested.pool and folder not in (requested.pool, pool_path)
         if is_elsewhere and vm_disk.type != "network":
             return False
-        stem = f"{self.vm}_{requested.name}"
-        return file_name.startswith(stem) and bool(_ENDING.fullmatch(file_name.removeprefix(stem)))
+        names = {self.vm, *self.former_names, self.owners_by_path.get(path, self.vm)}
+        return any(_is_named(file_name, f"{name}_{requested.name}") for name in names)
 
     def _is_snapshot(self, requested: model.Disk, element: ET.Element) -> bool:
         """Return whether a disk is a snapshot's overlay over the requested disk's file."""
@@ -152,6 +158,11 @@ class Matcher:
         has_bus = requested.name in self.with_bus
         is_on_bus = not has_bus or vm_disk.target.get("bus") == requested.bus
         return _is_drive(requested) and vm_disk.device == requested.device and is_on_bus
+
+
+def _is_named(file_name: str, stem: str) -> bool:
+    """Return whether a file or volume has a name, with or without the suffix of a format."""
+    return file_name.startswith(stem) and bool(_ENDING.fullmatch(file_name.removeprefix(stem)))
 
 
 def _may_be_made_for_vm(vm_disk: disk.Disk, requested: model.Disk) -> bool:

@@ -82,7 +82,7 @@ class _Vm:
     @property
     def matcher(self) -> disks.Matcher:
         """What tells which disk a name means."""
-        return content.make_matcher(self.context, self.conn, self.name, self.disk_elements)
+        return content.make_matcher(self.context, self.conn, self.root, self.disk_elements)
 
     def request(self, call: Call, **options: Any) -> Request:
         """Return a request of ``virt.update`` with some lists."""

@@ -1,0 +1,1 @@
+"""A VM gets another name, and its guest's minion with it."""
