@@ -63,7 +63,7 @@ MODULES: Mapping[str, Functions] = {
         changes="undefine define_xml_str define_xml_path create_xml_str create_xml_path"
     ),
     "virt_doctor": Functions(
-        looks="doctor_facts trash", changes="doctor_mend trash_put trash_restore trash_empty"
+        looks="doctor_facts trash", changes="doctor_mend trash_put trash_restore trash_empty undo"
     ),
     "virt_guest": Functions(looks="guest_info", changes="guest_exec"),
     "virt_image": Functions(looks="images", changes="image_pull image_prune image_build"),
@@ -120,7 +120,7 @@ RUNNERS: Mapping[str, Functions] = {
     "virt_cells": Functions(looks="find cell_job"),
     "virt_clone": _runner("virt_clone"),
     "virt_details": _runner("virt_details"),
-    "virt_doctor": Functions(looks="trash", changes="doctor trash_restore trash_empty"),
+    "virt_doctor": Functions(looks="trash", changes="doctor trash_restore trash_empty undo"),
     "virt_guest": _runner("virt_guest"),
     "virt_host": Functions(looks="host_lost"),
     "virt_image": Functions(looks="images", changes="image_pull image_prune image_build"),

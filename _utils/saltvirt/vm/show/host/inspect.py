@@ -358,6 +358,7 @@ def presence(conn: Any, settings: HostSettings, name: str) -> Presence:
         moved_to=moved_to,
         uuid=uuid,
         notes_made=notes_made,
+        reports=True,
         building=name in reservations.read_coming_vms(settings),
         unfinished=name in reservations.find_unfinished(settings),
     )
