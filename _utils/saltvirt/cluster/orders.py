@@ -11,6 +11,7 @@ ordered     the recorded host was asked to build the VM
 built       that host reported the VM as complete
 moving      a move; the hosts know what exists, and settle it
 removing    the recorded host was asked to remove the VM; the recorded key goes last
+restoring   the recorded host was asked to bring the VM back; the recorded key is accepted last
 ==========  =====================================================================================
 """
 
@@ -30,8 +31,8 @@ from saltvirt.core.journal.recordfacts import MoveOrderFacts, OrderFacts
 PURPOSE = "order"
 _END_S = 3
 PLACING, KEYED, ORDERED, BUILT = "placing", "keyed", "ordered", "built"
-MOVING, REMOVING = recordfacts.MOVING, "removing"
-_WORK_BY_PHASE = {MOVING: "moved", REMOVING: "removed"}
+MOVING, REMOVING, RESTORING = recordfacts.MOVING, "removing", "restoring"
+_WORK_BY_PHASE = {MOVING: "moved", REMOVING: "removed", RESTORING: "brought back"}
 
 
 def folder(opts: Mapping[str, Any]) -> Path:

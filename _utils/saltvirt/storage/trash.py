@@ -48,13 +48,15 @@ def settled_days(settings: HostSettings) -> int:
 class TrashFiller:
     """Remove files singly: into an entry of the trash, or for good if the trash is off."""
 
-    def __init__(self, settings: HostSettings, facts: TrashFacts, stack: ExitStack) -> None:
+    def __init__(
+        self, settings: HostSettings, facts: TrashFacts, stack: ExitStack, entry: str | None = None
+    ) -> None:
         self._settings, self._facts, self._holding = settings, facts, stack
         self._held: records.LockedRecord | None = None
         # The trash by default must not have purges leave volumes that they removed before.
         self._removes_volumes = bool(facts.days) and not settings.is_trash_set
         # A VM's name may have the maximum length of a file name, and quoting makes it longer.
-        self._id = f"{facts.vm[:60]}-{secrets.token_hex(4)}"
+        self._id = entry or f"{facts.vm[:60]}-{secrets.token_hex(4)}"
 
     @property
     def entry(self) -> str:
@@ -139,7 +141,7 @@ class TrashFiller:
         if self._held is not None and self._held.record is None:
             self._held.begin(secrets.token_hex(8), _KEPT, **wire.plain(facts))
         elif self._held is not None:
-            self._held.note(**wire.plain(facts))
+            self._held.enter(_KEPT, **wire.plain(facts))
         self._facts = facts
 
 
@@ -173,9 +175,21 @@ def fill_trash(
             tpm_state=purged.tpm_state,
         )
     with ExitStack() as stack:
-        filler = TrashFiller(settings, facts, stack)
+        filler = TrashFiller(settings, facts, stack, _find_begun(settings, facts))
         filler.begin()
         yield filler
+
+
+def _find_begun(settings: HostSettings, facts: TrashFacts) -> str | None:
+    """Return the entry that an interrupted purge of a VM has begun, and put nothing in."""
+    if facts.autostart is None or not facts.days:
+        return None
+    names = [
+        record.name
+        for record in read_entries(settings)
+        if _is_of_vm(record, facts.vm, facts.uuid) and not files_of(record)
+    ]
+    return names[0] if names else None
 
 
 def _has_content(path: Path) -> bool:
@@ -230,10 +244,11 @@ def unreadable(settings: HostSettings) -> dict[str, str]:
 
 def list_entries(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
-    Return ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away}}``.
+    Return ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away, ...}}``.
 
     ``bytes`` is the disk space that the files take; ``files`` are their original paths; ``away``
-    has messages about files out of reach, which are not counted.
+    has messages about files out of reach, which are not counted. ``is_purged`` says whether the
+    entry is of a VM that virt.undo can bring back.
     """
     out = {}
     for record in read_entries(settings):
@@ -255,6 +270,7 @@ def list_entries(settings: HostSettings) -> dict[str, dict[str, Any]]:
             "volumes": facts.volumes or [],
             "definition": facts.definition,
             "away": away_reasons,
+            "is_purged": facts.autostart is not None and not facts.gone,
         }
     return out
 
