@@ -66,9 +66,10 @@ def trash(**kwargs):
     """
     Return the entries of this host's trash (see ``virt:trash_days``).
 
-    Returns ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away}}``;
-    ``files`` are the former paths, ``bytes`` the size, ``definition`` is the VM's XML without
-    secrets. ``away`` has a line for each file on a file system that is not mounted.
+    Returns ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away,
+    is_purged}}``; ``files`` are the former paths, ``bytes`` the size, ``definition`` is the VM's
+    XML without secrets. ``away`` has a line for each file on a file system that is not mounted.
+    ``is_purged`` means that ``virt.undo`` can bring the VM back.
 
     CLI Example:
 

@@ -82,7 +82,8 @@ def trash_restore(host, entry):
         As ``virt.trash`` names it.
 
     Returns ``{host: {"files": [path], "definition": XML}}``; the VM is not defined again, and its
-    minion's key is not accepted again: ``virt.undo`` does all three. Fails, with nothing changed, if a former path is taken.
+    minion's key is not accepted again: ``virt.undo`` does all three. Fails, with nothing changed,
+    if a former path is taken.
 
     CLI Example:
 
@@ -94,7 +95,7 @@ def trash_restore(host, entry):
 
 
 @runner_function
-def undo(name, dry_run=False):
+def undo(name, dry_run=False, force=False):
     """
     Bring the last purged VM of that name back: its files, its definition, its minion key.
 
@@ -102,6 +103,9 @@ def undo(name, dry_run=False):
         The VM's name.
     dry_run
         Change nothing; return what would be brought back. Defaults to False.
+    force
+        Bring it back although an unresponsive hypervisor had a VM of that name when it last
+        answered. Use it only if you know that the VM is not there. Defaults to False.
 
     The VM comes back to the host that it was on, and stays off. Its firmware's variables, its
     TPM's state and its autostart come back, too. Returns ``{"name", "host", "uuid", "files":
@@ -117,7 +121,8 @@ def undo(name, dry_run=False):
         salt-run virt.undo centos1 dry_run=True
     """
     is_dry = arguments.boolean("dry_run", dry_run)
-    return undoing.undo(Cloud.of(__opts__, is_reading=is_dry), name, is_dry=is_dry)
+    cloud = Cloud.of(__opts__, is_reading=is_dry)
+    return undoing.undo(cloud, name, is_dry=is_dry, force=force)
 
 
 @runner_function

@@ -26,7 +26,7 @@ _HOSTS = ("host", "target", "keep")
 # Functions with answers, and error tables, by host.
 _BY_HOST = {*NAMED, "virt.init", "virt.images", "virt.image_pull", "virt.image_prune"}
 _BY_HOST -= {"virt.settle", "virt.console_log"}
-_EXTRA_KEYS = ("unreachable", "failed", "duplicates", "last_seen")
+_EXTRA_KEYS = ("unreachable", "failed", "duplicates", "last_seen", "details")
 # Fields of an answer that map each VM to the host where it is, was or will be.
 _OF_VMS = ("built", "exists", "plan", "moved", "moves", "elsewhere", "purged")
 

@@ -76,12 +76,13 @@ class MemoryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageFacts:
-    """The room for disks in a host's image folder."""
+    """The room for disks in a host's image folder, and what its trash takes of it."""
 
     images: dict[str, Any] = field(default_factory=dict)
     pools: dict[str, dict[str, Any]] = field(default_factory=dict)
     limit_mib: int
     committed_mib: Count
+    trash_mib: Count = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Bring the last purged VM of a name back, its key last; the next undo goes on."""
 
+from dataclasses import replace
 from typing import Any
 
 from saltvirt.cluster import minionkeys, orders, undorecords
@@ -21,33 +22,38 @@ _UNDO = "virt.undo"
 
 
 class NothingToUndo(VirtError):
-    """This master has purged no VM of that name that could be brought back."""
+    """The master has purged no VM of that name that could be brought back."""
 
 
-def undo(cloud: Cloud, name: str, *, is_dry: bool = False) -> dict[str, Any]:
+def undo(cloud: Cloud, name: str, *, is_dry: bool = False, force: object = False) -> dict[str, Any]:
     """
     Bring the last purged VM of a name back to its host; return what is back.
 
     is_dry
         Change nothing. Defaults to False.
+    force
+        Pass over unresponsive hosts that may have a VM of that name. Defaults to False.
 
     The name must be free in the whole cloud, as for a new VM. The host brings back files and
     definition, or nothing; then the key of the VM's minion is accepted again.
     """
     arguments.vm_name(name)
+    is_forced = arguments.boolean("force", force)
     minionkeys.refuse_reserved(cloud.opts, name)
     if is_dry:
         facts = _read_facts(cloud, name)
         vm = locate(cloud, name, Purpose.REPORT)
-        _refuse_taken(cloud, vm, facts)
+        _refuse_taken(cloud, vm, facts, is_forced=is_forced)
         reply = act(cloud, facts.host, _UNDO, name, kwarg={"uuid": facts.uuid, "test": True})
         return _answer(name, facts, wire.read(facts.host, _UNDO, Undone, reply))
     with orders.opened(cloud.opts, name) as order:
         recovery.settle_order(cloud, order)
-        return _undo_locked(cloud, order, name)
+        return _undo_locked(cloud, order, name, is_forced=is_forced)
 
 
-def _undo_locked(cloud: Cloud, order: LockedRecord, name: str) -> dict[str, Any]:
+def _undo_locked(
+    cloud: Cloud, order: LockedRecord, name: str, *, is_forced: bool
+) -> dict[str, Any]:
     """Do as :func:`undo` under the VM's order."""
     pending_job = interrupted.give_up(cloud, order)
     is_begun = order.record is not None and order.record.phase == orders.RESTORING
@@ -62,7 +68,7 @@ def _undo_locked(cloud: Cloud, order: LockedRecord, name: str) -> dict[str, Any]
             f"{whereabouts.with_reasons(pending_job.reasons)}; try again then"
         )
     facts = _read_facts(cloud, name)
-    _refuse_taken(cloud, vm, facts)
+    _refuse_taken(cloud, vm, facts, is_forced=is_forced)
     order_id = minions.new_id()
     order_facts = OrderFacts(
         host=facts.host,
@@ -103,15 +109,20 @@ def _read_facts(cloud: Cloud, name: str) -> UndoFacts:
     return facts
 
 
-def _refuse_taken(cloud: Cloud, vm: Whereabouts, facts: UndoFacts) -> None:
+def _refuse_taken(cloud: Cloud, vm: Whereabouts, facts: UndoFacts, *, is_forced: bool) -> None:
     """Raise NameTaken if the name is taken, or may be, by another VM or another minion."""
+    if is_forced:
+        vm = replace(vm, suspects={}, ordered={})
     seen = vm.presence_by_host.get(facts.host)
     # An interrupted undo leaves the VM itself, on its host.
     is_half_done = vm.hosts == [facts.host] and seen is not None and seen.uuid == facts.uuid
     if not is_half_done:
         whereabouts.decide(vm, Purpose.CREATE)
     elif vm.may_have:
-        raise NameTaken(f"VM {vm.name!r} may be on {whereabouts.with_reasons(vm.may_have)}, too")
+        raise NameTaken(
+            f"VM {vm.name!r} may be on {whereabouts.with_reasons(vm.may_have)}, too; if you know "
+            "that it is not, give force=True"
+        )
     accepted_key = minionkeys.read_accepted(cloud.opts, vm.name)
     if facts.public_key is not None and accepted_key not in (None, facts.public_key.strip()):
         minionkeys.refuse_taken(cloud.opts, vm.name)
