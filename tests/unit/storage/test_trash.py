@@ -1,7 +1,6 @@
 """The trash keeps the files of purged VMs; no crash loses one, and nothing in it is given away."""
 
 import dataclasses
-import json
 import shutil
 import subprocess
 import time
@@ -18,37 +17,15 @@ from saltvirt.vm.purge.host import purge
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.vm.show.host import inspect
 from test_purge_host import after_the_first, kill
+from trashkit import DISKS, entry, names, older
 
-DISKS = ["web1_data.qcow2", "web1_system.qcow2"]
+__all__ = ["DISKS", "entry", "names", "older"]
 
 
 def purged(host, name="web1"):
     """Purge a VM."""
     with host.libvirt() as conn:
         purge.purge(conn, host.settings, name)
-
-
-def names(host):
-    """Return the names of the files that the trash lists."""
-    return [
-        Path(one).name for row in trash.list_entries(host.settings).values() for one in row["files"]
-    ]
-
-
-def entry(host):
-    """Return the one entry's name."""
-    (found,) = trash.list_entries(host.settings)
-    return found
-
-
-def older(host, days):
-    """Make the entries of the trash older."""
-    for path in (reservations.folder(host.settings) / trash.PURPOSE).glob("*.json"):
-        record = json.loads(path.read_text())
-        record["since"] -= days * 86400
-        if record["facts"]["due"]:
-            record["facts"]["due"] -= days * 86400
-        path.write_text(json.dumps(record))
 
 
 def test_a_purge_keeps_the_disks_and_not_the_seed(keeping):
