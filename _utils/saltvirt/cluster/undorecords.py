@@ -14,7 +14,7 @@ from saltvirt.cluster import minionkeys, orders
 from saltvirt.core import wire
 from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import UndoFacts
-from saltvirt.core.journal.records import Record
+from saltvirt.core.journal.records import LockedRecord, Record
 
 PURPOSE = "undo"
 _NOTED = "noted"
@@ -46,11 +46,13 @@ def read(opts: Mapping[str, Any], name: str) -> UndoFacts | None:
     return None if record is None else record.read(UndoFacts)
 
 
-def complete(opts: Mapping[str, Any], name: str, public_key: str | None) -> None:
-    """Accept the key of a VM that is back, and forget that it was purged."""
-    if public_key is not None and minionkeys.read_accepted(opts, name) is None:
-        minionkeys.accept(opts, name, public_key)
-    forget(opts, name)
+def complete(opts: Mapping[str, Any], order: LockedRecord, public_key: str | None) -> None:
+    """Accept the key of a VM that is back, end its order, and forget that it was purged."""
+    if public_key is not None and minionkeys.read_accepted(opts, order.name) is None:
+        minionkeys.accept(opts, order.name, public_key)
+    order.end()
+    # Last: without this record nothing would finish the rest.
+    forget(opts, order.name)
 
 
 def forget(opts: Mapping[str, Any], name: str) -> None:

@@ -93,9 +93,8 @@ def _undo_locked(
         order.end()
         raise
     undone = wire.read(facts.host, _UNDO, Undone, reply)
-    undorecords.complete(cloud.opts, name, facts.public_key)
     lastseen.record_move(cloud.opts, name, facts.host)
-    order.end()
+    undorecords.complete(cloud.opts, order, facts.public_key)
     return _answer(name, facts, undone)
 
 

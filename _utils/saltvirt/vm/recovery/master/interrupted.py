@@ -82,8 +82,9 @@ def settle(
         _refuse_late(record, sightings_by_host, suspects)
     if was_asked and any(sighting.is_complete for sighting in sightings_by_host.values()):
         if record.phase == orders.RESTORING:
-            undorecords.complete(opts, record.name, orders.read_facts(record).public_key)
-        order.end()
+            undorecords.complete(opts, order, orders.read_facts(record).public_key)
+        else:
+            order.end()
         return "the interrupted command had finished: the VM is complete and keeps its key"
     # The host itself removes what a build left that died before the VM was defined.
     if was_asked and any(
