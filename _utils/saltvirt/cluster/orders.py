@@ -31,8 +31,8 @@ from saltvirt.core.journal.recordfacts import MoveOrderFacts, OrderFacts
 PURPOSE = "order"
 _END_S = 3
 PLACING, KEYED, ORDERED, BUILT = "placing", "keyed", "ordered", "built"
-MOVING, REMOVING, RESTORING = recordfacts.MOVING, "removing", "restoring"
-_WORK_BY_PHASE = {MOVING: "moved", REMOVING: "removed", RESTORING: "brought back"}
+MOVING, REMOVING = recordfacts.MOVING, "removing"
+_WORK_BY_PHASE = {MOVING: "moved", REMOVING: "removed", "restoring": "brought back"}
 
 
 def folder(opts: Mapping[str, Any]) -> Path:

@@ -18,7 +18,6 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import departedvms, reservations
 from saltvirt.libvirt.domains import domainfiles, lifecycle, snapshots
 from saltvirt.libvirt.storage import diskvolumes
-from saltvirt.placement.answers import Purged
 from saltvirt.seeding import submission
 from saltvirt.storage import (
     diskpaths,
@@ -36,6 +35,7 @@ from saltvirt.storage.verdict import Verdict
 from saltvirt.storage.vmvolumes import VmVolumes
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.purge.host import keptstate
+from saltvirt.vm.purge.purgeanswers import Purged
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.xml.edit import readdomain
 
@@ -170,44 +170,24 @@ def purge(
                 return Purged()
             domain_uuid = _check_uuid(conn, name, uuid)
             vm_removal = read_removal(conn, name) if only_made else ALL
-            vm_volumes = vm_removal.own(
-                vmvolumes.find_volumes(conn, settings, name, removables=removables, left=left)
-            )
-            # A disk removed from the definition stays, even if the running VM still uses it.
-            candidates = _find_candidates(
-                conn, settings, name, removables, is_defined=True, left=left
-            )
-            files = vm_removal.files(candidates)
-            left |= dict.fromkeys(
-                [path for path in candidates if path not in files],
-                "it was there before the VM was built",
-            )
             state = keptstate.find(conn, settings, name, keeps_variables=vm_removal.keeps_variables)
-            _refuse_others(conn, settings, name, [*files, *vm_volumes.paths], vm_volumes.volumes)
-            devices = vmvolumes.find_shared_devices(conn, settings, vm_volumes.volumes)
-            _refuse_unasked(_judge_devices(devices, elsewhere), name)
-            own_paths = [*files, *vm_volumes.paths, *state.paths]
-            paths = _find_unused(conn, settings, name, own_paths, elsewhere, left)
             facts = PurgeFacts(
                 uuid=domain_uuid,
-                paths=paths,
-                volumes=vm_volumes.volumes or None,
+                paths=[],
                 definition=lifecycle.inactive_xml(conn, name),
                 autostart=state.autostart,
                 lost=state.lost or None,
                 tpm_state=state.tpm_state,
             )
+            facts = _find_removed(
+                conn, settings, name, facts, vm_removal, state, removables, elsewhere, left
+            )
+            paths = facts.paths
             locked_record.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
             vm_removal.release()
+        keep_nvram = vm_removal.keeps_variables or state.has_variables
         purged = _remove(
-            conn,
-            settings,
-            locked_record,
-            paths,
-            elsewhere,
-            keep_nvram=vm_removal.keeps_variables or state.has_variables,
-            keep_tpm=state.tpm_state is not None,
-            left=left,
+            conn, settings, locked_record, paths, elsewhere, keep_nvram=keep_nvram, left=left
         )
         reservations.end(settings, locked_record)
     trash.sweep(settings)
@@ -215,6 +195,35 @@ def purge(
     if dirs:
         _remove_empty(conn, settings, [p for p in paths if not sharing.is_shared(settings, p)])
     return purged
+
+
+def _find_removed(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    facts: PurgeFacts,
+    vm_removal: Removal,
+    state: keptstate.KeptState,
+    removables: bool,
+    elsewhere: OtherHostsUsage,
+    left: dict[str, str],
+) -> PurgeFacts:
+    """Return the facts of a purge with all that it removes; raise if nothing may be removed."""
+    vm_volumes = vm_removal.own(
+        vmvolumes.find_volumes(conn, settings, name, removables=removables, left=left)
+    )
+    # A disk removed from the definition stays, even if the running VM still uses it.
+    candidates = _find_candidates(conn, settings, name, removables, is_defined=True, left=left)
+    files = vm_removal.files(candidates)
+    left |= dict.fromkeys(
+        [path for path in candidates if path not in files], "it was there before the VM was built"
+    )
+    _refuse_others(conn, settings, name, [*files, *vm_volumes.paths], vm_volumes.volumes)
+    devices = vmvolumes.find_shared_devices(conn, settings, vm_volumes.volumes)
+    _refuse_unasked(_judge_devices(devices, elsewhere), name)
+    own_paths = [*files, *vm_volumes.paths, *state.paths]
+    paths = _find_unused(conn, settings, name, own_paths, elsewhere, left)
+    return replace(facts, paths=paths, volumes=vm_volumes.volumes or None)
 
 
 def _check_uuid(conn: Any, name: str, uuid: str | None) -> str:
@@ -242,7 +251,6 @@ def _remove(
     elsewhere: OtherHostsUsage,
     *,
     keep_nvram: bool,
-    keep_tpm: bool,
     left: dict[str, str],
 ) -> Purged:
     name, moved_to = locked_record.name, lifecycle.moved_to(conn, locked_record.name)
@@ -255,6 +263,7 @@ def _remove(
             **wire.plain(replace(locked_record.now.read(PurgeFacts), untouched=signatures))
         )
         keep_nvram = keep_nvram or domainfiles.has_shared_variables(conn, name)
+        keep_tpm = locked_record.now.read(PurgeFacts).tpm_state is not None
         lifecycle.undefine(conn, name, keep_nvram=keep_nvram, keep_tpm=keep_tpm)
     submission.forget_token(settings, name)
     if moved_to is None:
@@ -266,12 +275,11 @@ def _remove(
     unfinished.remove_log(name)
     facts = locked_record.now.read(PurgeFacts)
     volumes = facts.volumes or []
-    volume_names = ["/".join(volume[:2]) for volume in volumes]
     try:
         with unfinished.fill_purge_trash(settings, name, facts) as drop:
             # Build the index anew: another VM may have been defined over a file since.
             index = unfinished.index_without(conn, settings, name, paths, elsewhere)
-            removed_paths = unfinished.remove(settings, index, policies.DELETE, paths, drop, left)
+            gone = unfinished.remove(settings, index, policies.DELETE, paths, drop, left)
             if drop.stays(volumes):
                 left |= {
                     "/".join(volume[:2]): "only files can go into the trash; to remove it: "
@@ -280,21 +288,25 @@ def _remove(
                 }
             else:
                 vmvolumes.remove(conn, settings, volumes, other_hosts=elsewhere, left=left)
-            return Purged(
-                removed=[
-                    path
-                    for path in (*removed_paths, *volume_names)
-                    if path not in left and path not in drop.files
-                ],
-                trashed=list(drop.files),
-                left=left,
-                lost=facts.lost or [],
-                entry=drop.entry if drop.until else None,
-                until=records.time_text(drop.until) or None,
-                can_undo=drop.can_undo,
-            )
+            gone += ["/".join(volume[:2]) for volume in volumes]
+            return _report(facts, drop, gone, left)
     except StorageError as exc:
         raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
+
+
+def _report(
+    facts: PurgeFacts, drop: trash.TrashFiller, gone: Iterable[str], left: dict[str, str]
+) -> Purged:
+    """Return what a purge has removed, and what stays."""
+    return Purged(
+        removed=[path for path in gone if path not in left and path not in drop.files],
+        trashed=list(drop.files),
+        left=left,
+        lost=facts.lost or [],
+        entry=drop.entry if drop.until else None,
+        until=records.time_text(drop.until) or None,
+        can_undo=drop.can_undo,
+    )
 
 
 def undefine(

@@ -13,11 +13,12 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.placement import cures, fit, resources
-from saltvirt.placement.answers import Undone
 from saltvirt.storage import diskpaths, trash
+from saltvirt.vm.purge.purgeanswers import Undone
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.vm.show.host import inspect
 from saltvirt.xml import to_text
+from saltvirt.xml.domain import disk
 from saltvirt.xml.edit import amend, devicematch, readdomain
 
 _DRIVES = ("cdrom", "floppy")
@@ -106,16 +107,15 @@ def _refuse_another(conn: Any, name: str, uuid: str, defined_uuid: str | None) -
 
 def _drop_seed(root: ET.Element) -> list[str]:
     """Take the seed out of a definition, if its file is gone; return what is not as it was."""
-    devices = root.find("devices")
-    if devices is None:
-        return []
+    elements = amend.devices(root, "disk")
     gone_seeds = [
         element
-        for element in amend.devices(root, "disk")
-        if devicematch.is_seed(element) and _missing_file(element, ()) is not None
+        for element in elements
+        if devicematch.is_seed(element) and _missing_file(disk.read(element), ()) is not None
     ]
-    for element in gone_seeds:
-        devices.remove(element)
+    kept_elements = [element for element in elements if element not in gone_seeds]
+    if gone_seeds:
+        amend.put_devices(root, "disk", kept_elements)
     sentence = (
         "its seed is not kept, as it may hold a key: the guest has its identity only if it has "
         "booted before"
@@ -123,10 +123,10 @@ def _drop_seed(root: ET.Element) -> list[str]:
     return [sentence] if gone_seeds else []
 
 
-def _missing_file(element: ET.Element, places: Collection[str]) -> str | None:
+def _missing_file(vm_disk: disk.Disk, places: Collection[str]) -> str | None:
     """Return the file of a disk if it is neither there nor in the trash."""
-    source = element.find("source")
-    path = None if source is None else source.get("file") or source.get("dev")
+    source = vm_disk.source or {}
+    path = source.get("file") or source.get("dev")
     return None if path is None or path in places or os.path.exists(path) else path
 
 
@@ -134,16 +134,16 @@ def _refuse_gone(trashed: trash.TrashedVm, root: ET.Element, places: Mapping[str
     """Raise StorageError if a part of a VM is gone."""
     gone_volumes = trashed.facts.gone or []
     reasons = [f"volume {volume} was removed for good" for volume in gone_volumes]
-    for element in amend.devices(root, "disk"):
-        path = _missing_file(element, places)
-        if path is not None and element.get("device") not in _DRIVES:
+    for vm_disk in readdomain.disks(root):
+        path = _missing_file(vm_disk, places)
+        if path is not None and vm_disk.device not in _DRIVES:
             reasons.append(f"its disk {path} is gone")
-    for disk in readdomain.disk_sources(root):
+    for described in readdomain.disk_sources(root):
         # A guest may have written an overlay's header into its raw disk.
-        if disk["path"] in places and disk["format"] != "raw":
+        if described["path"] in places and described["format"] != "raw":
             reasons += [
-                f"{base}, which {disk['path']} is based on, is gone"
-                for base in _missing_bases(disk["path"], places)
+                f"{base}, which {described['path']} is based on, is gone"
+                for base in _missing_bases(described["path"], places)
             ]
     if reasons:
         raise StorageError(

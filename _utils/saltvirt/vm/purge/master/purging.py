@@ -17,9 +17,9 @@ from saltvirt.core.errors import BadArgument, NoSuchVm
 from saltvirt.core.journal.recordfacts import OrderFacts, UndoFacts
 from saltvirt.core.journal.records import LockedRecord, Record
 from saltvirt.migration.master import recovery
-from saltvirt.placement.answers import Purged
 from saltvirt.seeding.master import authorization
 from saltvirt.storage.master import fileusers
+from saltvirt.vm.purge.purgeanswers import Purged
 from saltvirt.vm.recovery.master import interrupted
 
 _SHARED = "virt.shared_files"

@@ -15,7 +15,7 @@ from saltvirt.core.errors import NameTaken, VirtError
 from saltvirt.core.journal.recordfacts import OrderFacts, UndoFacts
 from saltvirt.core.journal.records import LockedRecord
 from saltvirt.migration.master import recovery
-from saltvirt.placement.answers import Undone
+from saltvirt.vm.purge.purgeanswers import Undone
 from saltvirt.vm.recovery.master import interrupted
 
 _UNDO = "virt.undo"
@@ -56,7 +56,7 @@ def _undo_locked(
 ) -> dict[str, Any]:
     """Do as :func:`undo` under the VM's order."""
     pending_job = interrupted.give_up(cloud, order)
-    is_begun = order.record is not None and order.record.phase == orders.RESTORING
+    is_begun = order.record is not None and order.record.phase == undorecords.RESTORING
     vm = locate(cloud, name, Purpose.REPORT, order_hosts=interrupted.order_hosts(order))
     if not is_begun:
         interrupted.settle(
@@ -76,7 +76,7 @@ def _undo_locked(
         public_key=facts.public_key,
         given_uuid=facts.uuid,
     )
-    orders.begin(order, orders.RESTORING, order_facts)
+    orders.begin(order, undorecords.RESTORING, order_facts)
     try:
         reply = act(cloud, facts.host, _UNDO, name, kwarg={"uuid": facts.uuid}, order_id=order_id)
     except (KeyboardInterrupt, SystemExit):

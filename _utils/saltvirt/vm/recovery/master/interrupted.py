@@ -13,8 +13,8 @@ from saltvirt.core.errors import NameTaken
 from saltvirt.core.journal.records import LockedRecord, Record
 
 # The phases in which a host may have the order's job.
-_ASKED = (orders.ORDERED, orders.REMOVING, orders.RESTORING)
-_FUNCTIONS = {orders.REMOVING: "purge", orders.RESTORING: "undo"}
+_ASKED = (orders.ORDERED, orders.REMOVING, undorecords.RESTORING)
+_FUNCTIONS = {orders.REMOVING: "purge", undorecords.RESTORING: "undo"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def settle(
     if was_asked:
         _refuse_late(record, sightings_by_host, suspects)
     if was_asked and any(sighting.is_complete for sighting in sightings_by_host.values()):
-        if record.phase == orders.RESTORING:
+        if record.phase == undorecords.RESTORING:
             undorecords.complete(opts, order, orders.read_facts(record).public_key)
         else:
             order.end()
@@ -139,7 +139,7 @@ def _discard_key(opts: Mapping[str, Any], order: LockedRecord) -> str:
     """Remove the key that an order recorded, as no host has the VM; return what was done."""
     record = order.now
     public = orders.read_facts(record).public_key
-    if record.phase == orders.RESTORING:
+    if record.phase == undorecords.RESTORING:
         return "its interrupted virt.undo had brought nothing back"
     if record.phase == orders.REMOVING:
         undorecords.note_order(opts, record)
