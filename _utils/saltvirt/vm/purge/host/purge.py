@@ -151,7 +151,7 @@ def purge(
     left: dict[str, str] = {}
     with ExitStack() as stack:
         with reservations.host_lock(settings):
-            domain_uuid = lifecycle.uuid(conn, name) if lifecycle.is_defined(conn, name) else None
+            domain_uuid = lifecycle.uuid_if_defined(conn, name)
             reservations.refuse_moving(settings, name, domain_uuid)
             if name in reservations.read_coming_vms(settings):
                 raise NameTaken(f"VM {name!r} is being built on this host; wait until that is over")
@@ -213,7 +213,7 @@ def _find_removed(
         vmvolumes.find_volumes(conn, settings, name, removables=removables, left=left)
     )
     # A disk removed from the definition stays, even if the running VM still uses it.
-    candidates = _find_candidates(conn, settings, name, removables, is_defined=True, left=left)
+    candidates = _find_candidates(conn, settings, name, removables, left, is_defined=True)
     files = vm_removal.files(candidates)
     left |= dict.fromkeys(
         [path for path in candidates if path not in files], "it was there before the VM was built"
@@ -456,7 +456,7 @@ def find_shared_files(
         return []
     vm_volumes = vmvolumes.find_volumes(conn, settings, name, removables=removables)
     files = [
-        *_find_candidates(conn, settings, name, removables, is_defined=True),
+        *_find_candidates(conn, settings, name, removables, {}, is_defined=True),
         *vm_volumes.paths,
     ]
     return [
@@ -471,7 +471,7 @@ def find_shared_files(
 
 def find_own_files(conn: Any, settings: HostSettings, name: str, removables: bool) -> list[str]:
     """Return the files that belong to a VM alone, according to its current XML."""
-    files = _find_candidates(conn, settings, name, removables)
+    files = _find_candidates(conn, settings, name, removables, {})
     index = usage.index(conn, settings, excluded_vms=[name], removed_files=files)
     return [path for path in files if not index.verdict(policies.DELETE, path).used_by]
 
@@ -518,19 +518,18 @@ def _find_candidates(
     settings: HostSettings,
     name: str,
     removables: bool,
+    left: dict[str, str],
     *,
     is_defined: bool = False,
-    left: dict[str, str] | None = None,
 ) -> list[str]:
     """
     Return the files of a VM's disks, and the files in their backing chains made for this VM.
 
+    left
+        Gets the other disks, each with the reason.
     is_defined
         Read the VM's definition, not its running XML. Defaults to False.
-    left
-        Gets the other disks, each with the reason. Defaults to none.
     """
-    left = {} if left is None else left
     root = readdomain.domain(
         lifecycle.inactive_xml(conn, name) if is_defined else lifecycle.xml(conn, name)
     )

@@ -14,7 +14,7 @@ from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive, act
 from saltvirt.core import arguments, wire
 from saltvirt.core.errors import BadArgument, NoSuchVm
-from saltvirt.core.journal.recordfacts import OrderFacts, UndoFacts
+from saltvirt.core.journal.recordfacts import OrderFacts
 from saltvirt.core.journal.records import LockedRecord, Record
 from saltvirt.migration.master import recovery
 from saltvirt.seeding.master import authorization
@@ -223,12 +223,10 @@ def _remove(
         undo_uuid=undo_uuid,
     )
     orders.begin(order, orders.REMOVING, facts)
+    options = {"uuid": uuid, "only_made": only_made, "replies": replies, "report": bool(undo_uuid)}
+    # Hosts of older releases refuse options that they do not know.
+    kwarg = {option: value for option, value in options.items() if value}
     try:
-        # Another VM of that name may exist by the time the host acts.
-        kwarg: dict[str, Any] = {} if uuid is None else {"uuid": uuid}
-        kwarg |= {"only_made": True} if only_made else {}
-        kwarg |= {"replies": replies} if replies else {}
-        kwarg |= {"report": True} if undo_uuid else {}
         reply = act(cloud, host, "virt.purge", name, kwarg=kwarg, order_id=order_id)
         fileusers.refuse_unasked(host, "virt.purge", reply)
         purged = wire.read(host, "virt.purge", Purged, reply) if undo_uuid else None
@@ -245,9 +243,8 @@ def _remove(
         if _still_has(cloud, host, name):
             order.end()
         raise
-    if purged is not None and purged.can_undo and undo_uuid:
-        undo_facts = UndoFacts(host=host, uuid=undo_uuid, public_key=public_key)
-        undorecords.note(cloud.opts, name, undo_facts)
+    if purged is not None and purged.can_undo:
+        undorecords.note_order(cloud.opts, order.now)
     minionkeys.delete(cloud.opts, name, public_key)
     authorization.forget(cloud.opts, name, host)
     lastseen.record_removal(cloud.opts, name)

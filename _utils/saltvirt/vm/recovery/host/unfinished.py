@@ -225,13 +225,11 @@ def remove(
     Raises StorageError if a file cannot be removed; the others are removed all the same.
     """
     removed_paths, failures, paths = [], [], list(paths)
-    left = {} if left is None else left
     for path in paths:
         verdict = index.verdict(policy if _may_be_needed(path) else policies.UNDO, path)
         reason = "it is a device" if diskpaths.is_device(path) else _use_reason(verdict)
         if reason is not None:
-            log.warning("%s stays: %s", path, reason)
-            left[path] = reason
+            _note_left(path, reason, left)
             continue
         if Path(path).is_symlink():
             # The link's target may serve other purposes.
@@ -247,6 +245,12 @@ def remove(
     if failures:
         raise StorageError(f"these files cannot be removed: {', '.join(failures)}")
     return removed_paths
+
+
+def _note_left(path: str, reason: str, left: dict[str, str] | None) -> None:
+    log.warning("%s stays: %s", path, reason)
+    if left is not None:
+        left[path] = reason
 
 
 def index_without(

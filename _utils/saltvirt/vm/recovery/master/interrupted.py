@@ -81,10 +81,7 @@ def settle(
     if was_asked:
         _refuse_late(record, sightings_by_host, suspects)
     if was_asked and any(sighting.is_complete for sighting in sightings_by_host.values()):
-        if record.phase == undorecords.RESTORING:
-            undorecords.complete(opts, order, orders.read_facts(record).public_key)
-        else:
-            order.end()
+        _end_complete(opts, order)
         return "the interrupted command had finished: the VM is complete and keeps its key"
     # The host itself removes what a build left that died before the VM was defined.
     if was_asked and any(
@@ -96,6 +93,14 @@ def settle(
     outcome_text = _discard_key(opts, order)
     order.end()
     return outcome_text
+
+
+def _end_complete(opts: Mapping[str, Any], order: LockedRecord) -> None:
+    """End the order of a VM that is complete; accept its key if it was brought back."""
+    if order.now.phase == undorecords.RESTORING:
+        undorecords.complete(opts, order, orders.read_facts(order.now).public_key)
+    else:
+        order.end()
 
 
 def _without_other_vms(
