@@ -10,6 +10,8 @@ import pytest
 import verdicts
 from saltvirt.core.errors import BadArgument, StorageError
 from saltvirt.core.journal import records
+from saltvirt.core.journal.recordfacts import PurgeFacts
+from saltvirt.core.options import config
 from saltvirt.libvirt import reservations
 from saltvirt.storage import diskpaths, door, ownermark, trash
 from saltvirt.storage.images import cachedimages
@@ -352,3 +354,32 @@ def test_no_disk_is_purged_that_one_in_the_trash_of_another_host_is_based_on(kee
     purged(keeping)
 
     assert keeping.files() == [lower.name]
+
+
+@pytest.mark.parametrize(
+    ("options", "days", "is_set"),
+    [
+        ({}, 7, False),
+        ({"compat": "3006"}, 0, False),
+        ({"compat": "3006", "trash_days": 3}, 3, True),
+        ({"trash_days": 0}, 0, True),
+        ({"trash_days": 7}, 7, True),
+    ],
+)
+def test_the_trash_is_on_by_default_and_was_not_in_3006(options, days, is_set):
+    settings = config.host_settings({"virt": options})
+
+    assert (settings.trash_days, settings.is_trash_set) == (days, is_set)
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_volumes_that_are_no_files_stay_only_if_the_option_is_set(hypervisor, is_set):
+    settings = dataclasses.replace(hypervisor.settings, trash_days=7, is_trash_set=is_set)
+    purged_vm = PurgeFacts(uuid="u", paths=[], definition="<domain/>", autostart=False)
+
+    with trash.fill_trash(settings, "web1", reason="a test", purged=purged_vm) as drop:
+        assert drop.stays([["lvm", "web1", "9"]]) is is_set
+        assert drop.can_undo is is_set
+
+    (row,) = trash.list_entries(settings).values()
+    assert (row["volumes"], row["is_purged"]) == (["lvm/web1"] if is_set else [], is_set)

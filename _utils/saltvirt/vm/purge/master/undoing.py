@@ -1,5 +1,6 @@
 """Bring the last purged VM of a name back, its key last; the next undo goes on."""
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -103,7 +104,8 @@ def _read_facts(cloud: Cloud, name: str) -> UndoFacts:
     if facts is None:
         raise NothingToUndo(
             f"this master has no purged VM called {name!r} on record; salt-run virt.trash shows "
-            "what hosts have kept"
+            "what hosts have kept; a VM that was purged on its host: salt HOST virt.undo "
+            f"{shlex.quote(name)}"
         )
     return facts
 
