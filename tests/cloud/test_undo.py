@@ -16,7 +16,7 @@ def trashing(clean):
 
 
 def test_the_minion_of_a_vm_that_is_back_answers_again(trashing):
-    made = trashing.run("virt.init", "back1", "1", "512", DEBIAN)
+    made = trashing.run("virt.init", "back1", "1", "1024", DEBIAN, "wait_s=1200")
     assert made.code == 0, made.out
     host, keys = made.data["host"], trashing.accepted()
     uuid = trashing.sh(host, "virsh domuuid back1").strip()
@@ -35,6 +35,7 @@ def test_the_minion_of_a_vm_that_is_back_answers_again(trashing):
     assert (back.data["host"], back.data["uuid"]) == (host, uuid)
     assert trashing.accepted() == keys
     assert trashing.run("virt.start", "back1").code == 0
-    wait(lambda: trashing.salt("back1", "test.ping").data == {"back1": True}, 300)
+    answers = {"back1": True}
+    wait("its minion", lambda: trashing.salt("back1", "test.ping").data == answers, 600)
     assert "no purged VM called 'back1'" in trashing.run("virt.undo", "back1").out
     assert trashing.run("virt.doctor").code == 0
