@@ -151,7 +151,7 @@ def undo(name, uuid=None, test=False, **kwargs):
 
     .. code-block:: bash
 
-        salt hyper1 virt.undo centos1 test=True
+        salt hyper1 virt.undo centos2 test=True
     """
     vm, is_dry = arguments.text("name", name), arguments.boolean("test", test)
     vm_uuid = None if uuid is None else arguments.text("uuid", uuid)

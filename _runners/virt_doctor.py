@@ -118,7 +118,7 @@ def undo(name, dry_run=False, force=False):
 
     .. code-block:: bash
 
-        salt-run virt.undo centos1 dry_run=True
+        salt-run virt.undo centos2 dry_run=True
     """
     is_dry = arguments.boolean("dry_run", dry_run)
     cloud = Cloud.of(__opts__, is_reading=is_dry)

@@ -101,6 +101,17 @@ def test_a_clock_that_was_wrong_does_not_empty_the_trash(keeping, monkeypatch, d
     assert names(keeping) == DISKS
 
 
+def test_placement_learns_what_the_trash_takes(keeping):
+    with keeping.libvirt() as conn:
+        assert inspect.host_info(conn, keeping.settings).storage.trash_mib == 0
+        path = Path(keeping.settings.images) / DISKS[0]
+        with path.open("ab") as disk:
+            disk.write(b"x" * (3 << 20))
+        purge.purge(conn, keeping.settings, "web1")
+
+        assert inspect.host_info(conn, keeping.settings).storage.trash_mib >= 3
+
+
 def test_turning_the_trash_off_takes_nothing_from_it_before_its_time(keeping):
     purged(keeping)
     keeping.settings = dataclasses.replace(keeping.settings, trash_days=0)
