@@ -16,9 +16,10 @@ MERGED = frozenset(("virt.list", "virt.query", "virt.host_info", "virt.find"))
 QUESTIONS = MERGED | vmcommands.quick()
 # Functions that go to a VM's cell, and the argument with the VM's name.
 NAMED = vmcommands.vm_arguments()
-NEW = frozenset(("virt.init", "virt.init_many", "virt.clone"))
+# Functions for names that no VM of any cell may have.
+NEW = frozenset(("virt.init", "virt.init_many", "virt.clone", "virt.undo"))
 # Functions for a name that need not be a VM's yet.
-_NAME_ALONE = frozenset(("virt.authorize", "virt.unauthorize", "virt.undo"))
+_NAME_ALONE = frozenset(("virt.authorize", "virt.unauthorize"))
 # Functions about a cell's own jobs.
 _OF_CELL = frozenset(("virt.cell_job",))
 # Arguments that may be CELL/HOST.
@@ -201,6 +202,8 @@ def rename_hosts(call: Call, cell: str, data: Any) -> Any:
     """Return a cell's answer to a call, with its hosts renamed for users of this master."""
     if cell == LOCAL or not isinstance(data, dict):
         return data
+    if isinstance(data.get("details"), dict):
+        data = {**data, "details": _name_cell_in_undo(cell, data["details"])}
     if isinstance(data.get("vms"), dict) and call.fun in NAMED:
         data = {**data, "vms": _rename_hosts_of_rows(cell, data["vms"])}
     is_by_host = call.fun in _BY_HOST and not call.several
@@ -213,6 +216,16 @@ def rename_hosts(call: Call, cell: str, data: Any) -> Any:
             for key, value in out.items()
         }
     return {**out, "cell": cell}
+
+
+def _name_cell_in_undo(cell: str, details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the details of purges, with the cell in the commands that undo them."""
+    return {
+        name: {**row, "undo": f"{row['undo']} cell={cell}"}
+        if isinstance(row, dict) and isinstance(row.get("undo"), str)
+        else row
+        for name, row in details.items()
+    }
 
 
 def _rename_hosts_of_rows(cell: str, rows: Mapping[str, Any]) -> dict[str, Any]:
