@@ -82,7 +82,7 @@ class StorageFacts:
     pools: dict[str, dict[str, Any]] = field(default_factory=dict)
     limit_mib: int
     committed_mib: Count
-    trash_mib: Count = 0
+    trash_mib: Count | None = said_with("trash_mib")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -251,7 +251,7 @@ def build_brief(host_info: HostInfo, query: Query) -> Brief:
         arch=cpu.arch,
         versions=host_info.versions,
         domain_types=_types(host_info.domain_types, query.types),
-        trash_mib=_if_any(storage.trash_mib),
+        trash_mib=storage.trash_mib,
         maintenance=_if_any(host_info.maintenance),
         tags=_if_any(_select(host_info.tags, query.tags)),
         groups=_if_any(_groups(host_info, {*query.groups})),
@@ -369,7 +369,7 @@ def to_host_info(brief: Brief, vm_names: Iterable[str]) -> HostInfo:
         storage=StorageFacts(
             limit_mib=limits.disk_mib,
             committed_mib=committed.disk_mib,
-            trash_mib=_or(offer.trash_mib, 0),
+            trash_mib=offer.trash_mib,
         ),
         bridges=_or(offer.bridges, []),
         links=_or(offer.links, []),

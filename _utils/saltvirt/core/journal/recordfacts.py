@@ -150,7 +150,7 @@ class OrderFacts:
     public_key: str | None = None
     given_uuid: str | None = None
     only_made: bool = False
-    undo_uuid: str | None = None
+    undo_uuid: str | None = said_with("undo_uuid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -276,7 +276,7 @@ def _storage(
         pools=pools,
         limit_mib=int(limit),
         committed_mib=committed_mib + sum(facts.disk_mib for facts in coming_vms),
-        trash_mib=trash_bytes // MIB,
+        trash_mib=trash_bytes // MIB or None,
     )
 
 
