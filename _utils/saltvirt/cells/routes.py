@@ -202,8 +202,7 @@ def rename_hosts(call: Call, cell: str, data: Any) -> Any:
     """Return a cell's answer to a call, with its hosts renamed for users of this master."""
     if cell == LOCAL or not isinstance(data, dict):
         return data
-    if isinstance(data.get("details"), dict):
-        data = {**data, "details": _name_cell_in_undo(cell, data["details"])}
+    data = _name_cell_in_undo(cell, data)
     if isinstance(data.get("vms"), dict) and call.fun in NAMED:
         data = {**data, "vms": _rename_hosts_of_rows(cell, data["vms"])}
     is_by_host = call.fun in _BY_HOST and not call.several
@@ -218,14 +217,18 @@ def rename_hosts(call: Call, cell: str, data: Any) -> Any:
     return {**out, "cell": cell}
 
 
-def _name_cell_in_undo(cell: str, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the details of purges, with the cell in the commands that undo them."""
-    return {
+def _name_cell_in_undo(cell: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer with the cell in the commands that undo its purges."""
+    details = data.get("details")
+    if not isinstance(details, dict):
+        return data
+    named = {
         name: {**row, "undo": f"{row['undo']} cell={cell}"}
         if isinstance(row, dict) and isinstance(row.get("undo"), str)
         else row
         for name, row in details.items()
     }
+    return {**data, "details": named}
 
 
 def _rename_hosts_of_rows(cell: str, rows: Mapping[str, Any]) -> dict[str, Any]:
