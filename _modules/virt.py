@@ -7,7 +7,7 @@ Sizes are in MiB by default. ``connection``, ``username`` and ``password`` of ev
 override ``virt:connection:uri`` and ``virt:connection:auth``.
 """
 
-from saltvirt.core import arguments
+from saltvirt.core import arguments, wire
 from saltvirt.core.options import config, optionguard
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.host import hostmodule
@@ -132,7 +132,7 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
     return work(context.reporting(name, "salt/virt/init", report), deployment)
 
 
-def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwargs):
+def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, report=False, **kwargs):
     """
     Remove a VM with its disks, its seed and its console log.
 
@@ -148,6 +148,9 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwar
         Remove only files that the build of the VM made; older disks stay. Fails if the definition
         does not record this; ``salt-run virt.init_many all_or_nothing=True`` records it. Defaults
         to False.
+    report
+        Return what was removed, instead of True: ``{removed, trashed, left, lost, entry, until,
+        can_undo}``. Defaults to False.
 
     replies
         The replies of the other hosts about shared files; passed by the runner.
@@ -157,7 +160,7 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwar
     disk in no pool stays, which is logged. The next purge finishes an interrupted one. Returns
     True; fails if there is no such VM, if it is being moved to or from this host, or if it has
     disks on storage that other hosts see: ``salt-run virt.purge`` asks these hosts. Undo:
-    virt.trash_restore, with ``virt:trash_days``.
+    virt.undo, unless ``virt:trash_days`` is 0.
 
     CLI Example:
 
@@ -168,10 +171,11 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, **kwar
     flags = {"dirs": arguments.boolean("dirs", dirs)}
     flags["removables"] = arguments.boolean("removables", removables)
     flags["only_made"] = arguments.boolean("only_made", only_made)
+    is_reporting = arguments.boolean("report", report)
 
     def purge_vm(conn, settings, elsewhere):
-        purge.purge(conn, settings, vm_, uuid=uuid, elsewhere=elsewhere, **flags)
-        return True
+        purged = purge.purge(conn, settings, vm_, uuid=uuid, elsewhere=elsewhere, **flags)
+        return wire.plain(purged) if is_reporting else True
 
     return _module.run_or_ask("virt.purge", kwargs, purge_vm)
 

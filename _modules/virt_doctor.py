@@ -16,6 +16,7 @@ with lazy_imports():
     from saltvirt.checks.doctor.host import facts, localleftovers
     from saltvirt.storage import putaway
     from saltvirt.storage import trash as bins
+    from saltvirt.vm.purge.host import undoing
 
 __virtualname__ = "virt"
 __virtual__ = hostmodule.load_with_libvirt
@@ -65,9 +66,10 @@ def trash(**kwargs):
     """
     Return the entries of this host's trash (see ``virt:trash_days``).
 
-    Returns ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away}}``;
-    ``files`` are the former paths, ``bytes`` the size, ``definition`` is the VM's XML without
-    secrets. ``away`` has a line for each file on a file system that is not mounted.
+    Returns ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away,
+    is_purged}}``; ``files`` are the former paths, ``bytes`` the size, ``definition`` is the VM's
+    XML without secrets. ``away`` has a line for each file on a file system that is not mounted.
+    ``is_purged`` means that ``virt.undo`` can bring the VM back.
 
     CLI Example:
 
@@ -125,6 +127,36 @@ def trash_restore(entry, **kwargs):
     """
     settings = _module.settings("virt.trash_restore", kwargs)
     return bins.restore(settings, arguments.text("entry", entry))
+
+
+def undo(name, uuid=None, test=False, **kwargs):
+    """
+    Bring the last purged VM of that name back: its files, its definition, its autostart.
+
+    name
+        The VM's name.
+    uuid
+        The UUID of the purged VM. Defaults to that of the last one.
+    test
+        Change nothing; return what would be done. Defaults to False.
+
+    Call ``salt-run virt.undo``, which makes sure that no other host has the name, and accepts the
+    key of the VM's minion again. The VM stays off. The next call finishes an interrupted one.
+    Returns ``{"uuid", "files": [path], "autostart", "lost": [sentence]}``; ``lost`` says what is
+    not back, such as the password of a display. Fails, with nothing changed, if a file is gone, if
+    a path or the name is taken, or if the definition does not fit this host any more. Undo:
+    virt.purge.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.undo centos2 test=True
+    """
+    vm, is_dry = arguments.text("name", name), arguments.boolean("test", test)
+    vm_uuid = None if uuid is None else arguments.text("uuid", uuid)
+    with _module.opened("virt.undo", kwargs) as (conn, settings):
+        return wire.plain(undoing.undo(conn, settings, vm, uuid=vm_uuid, is_dry=is_dry))
 
 
 def trash_empty(*entries, **kwargs):

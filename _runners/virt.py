@@ -326,9 +326,11 @@ def purge(name, delete_key=True, force=False):
 
     Needed files stay: for files on shared storage, the runner asks all hosts first. If a purge was
     interrupted, the next one finishes it, and deletes the VM's key. Returns ``{host: {name:
-    "purged"}}``; after ``purged`` follow the finished steps. Fails if no host has the VM, or if an
-    unresponsive host may need a shared file. Undo: virt.trash_restore on that host, with
-    ``virt:trash_days``.
+    "purged"}}``; after ``purged`` follow the finished steps. Beside that, ``details`` has ``{name:
+    {removed, trashed, left, lost, entry, until, can_undo, undo}}``, unless its host's answer was
+    lost: what is gone, what is in the trash, ``{file: reason}`` of what stays, and the command that
+    brings the VM back. Fails if no host has the VM, or if an unresponsive host may need a shared
+    file. Undo: virt.undo, unless ``virt:trash_days`` of the host is 0.
 
     CLI Example:
 

@@ -5,6 +5,7 @@ Find and remove leftovers of faults; manage the trash of all hosts.
 """
 
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.core import arguments
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
 
@@ -12,6 +13,7 @@ with lazy_imports():
     from saltvirt.ca import store
     from saltvirt.checks.doctor.master import run
     from saltvirt.storage.master import images as bins
+    from saltvirt.vm.purge.master import undoing
 
 __virtualname__ = "virt"
 __virtual__ = load_always
@@ -55,9 +57,10 @@ def trash(host=None):
         Only this hypervisor. Defaults to all.
 
     Returns ``{host: {entry: {vm, uuid, since, until, why, bytes, files, volumes, definition,
-    away}}}``: ``files`` are the former paths, ``volumes`` the volumes that are no files and stayed,
-    ``definition`` is the VM's XML without secrets. ``away`` has a line for each file on a file
-    system that is not mounted. ``unreachable`` and ``failed`` list the other hosts.
+    away, undo}}}``: ``files`` are the former paths, ``volumes`` the volumes that are no files and
+    stayed, ``definition`` is the VM's XML without secrets. ``away`` has a line for each file on a
+    file system that is not mounted. ``undo`` is the command that brings the VM back, or its files
+    alone. ``unreachable`` and ``failed`` list the other hosts.
 
     CLI Example:
 
@@ -79,7 +82,8 @@ def trash_restore(host, entry):
         As ``virt.trash`` names it.
 
     Returns ``{host: {"files": [path], "definition": XML}}``; the VM is not defined again, and its
-    minion's key is not accepted again. Fails, with nothing changed, if a former path is taken.
+    minion's key is not accepted again: ``virt.undo`` does all three. Fails, with nothing changed,
+    if a former path is taken.
 
     CLI Example:
 
@@ -88,6 +92,37 @@ def trash_restore(host, entry):
         salt-run virt.trash_restore hyper1 trashed1-00000001
     """
     return bins.restore_trash(Cloud.of(__opts__), host, entry)
+
+
+@runner_function
+def undo(name, dry_run=False, force=False):
+    """
+    Bring the last purged VM of that name back: its files, its definition, its minion key.
+
+    name
+        The VM's name.
+    dry_run
+        Change nothing; return what would be brought back. Defaults to False.
+    force
+        Bring it back although an unresponsive hypervisor had a VM of that name when it last
+        answered. Use it only if you know that the VM is not there. Defaults to False.
+
+    The VM comes back to the host that it was on, and stays off. Its firmware's variables, its
+    TPM's state and its autostart come back, too. Returns ``{"name", "host", "uuid", "files":
+    [path], "autostart", "lost": [sentence], "has_key"}``; ``lost`` says what is not back, such as
+    the password of a display. Fails, with nothing changed, if a host has a VM of that name or may
+    have one, if a file is gone, or if the definition does not fit the host any more. If it was
+    interrupted, the next one goes on. Undo: virt.purge.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.undo centos2 dry_run=True
+    """
+    is_dry = arguments.boolean("dry_run", dry_run)
+    cloud = Cloud.of(__opts__, is_reading=is_dry)
+    return undoing.undo(cloud, name, is_dry=is_dry, force=force)
 
 
 @runner_function

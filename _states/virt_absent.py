@@ -7,6 +7,7 @@ States that remove a VM from a hypervisor, and cache an image there.
 and ``virt:connection:auth``.
 """
 
+import shlex
 from typing import Any
 
 from saltvirt.core import arguments
@@ -35,7 +36,8 @@ def absent(name: str, removables: bool = False, **kwargs: Any) -> StateChange:
 
     ``changes`` are ``{name: "purged"}``. Fails, and leaves the VM, where ``virt.purge`` refuses: if
     it is being moved to or from this host, or if another host may use its shared disks. With
-    ``test=True`` this is not checked. There is no undo.
+    ``test=True`` this is not checked. Undo: ``salt HOST virt.undo NAME``, unless
+    ``virt:trash_days`` is 0; the comment says so. The VM's key stays at the master.
 
     .. code-block:: yaml
 
@@ -51,12 +53,14 @@ def absent(name: str, removables: bool = False, **kwargs: Any) -> StateChange:
         # After an interrupted purge only files may be left.
         is_left_over = is_defined or name in reservations.find_unfinished(settings)
         changes = {name: "purged"} if is_left_over else {}
+        undo_text = ""
         if changes and not _module.is_test:
-            purge.purge(conn, settings, name, removables=removables)
+            purged = purge.purge(conn, settings, name, removables=removables)
+            undo_text = f"; undo: virt.undo {shlex.quote(name)}" if purged.can_undo else ""
     return StateChange(
         changes,
         f"VM {name} would be removed with its disks",
-        done=f"VM {name} was removed with its disks",
+        done=f"VM {name} was removed with its disks{undo_text}",
         unchanged=f"VM {name} is absent",
     )
 

@@ -137,7 +137,7 @@ def test_an_orchestration_gets_data_and_goes_by_what_happened(cloud, deployed):
 def test_purge_leaves_no_trace_but_the_cached_image(cloud, deployed):
     host = host_of(cloud, "centos1")
 
-    assert cloud.run("virt.purge", "centos1").data == {host: {"centos1": "purged"}}
+    assert cloud.run("virt.purge", "centos1").data[host] == {"centos1": "purged"}
 
     assert cloud.traces() == deployed["before"]
     assert list((cloud.folder(host) / "srv/salt-images/base").glob("*.qcow2"))

@@ -249,7 +249,7 @@ def test_a_purge_cleans_up_after_a_killed_minion_as_well(clean):
 
     assert record.exists()
     assert clean.local("hyper1", "virt.host_info")["unfinished"] == ["t1"]
-    assert clean.run("virt.purge", "t1").data == {"hyper1": {"t1": "purged"}}
+    assert clean.run("virt.purge", "t1").data["hyper1"] == {"t1": "purged"}
 
 
 @pytest.mark.nightly
@@ -292,7 +292,7 @@ def test_a_runner_that_is_killed_does_not_cost_its_vm_the_key(clean):
     refused(clean.run("virt.init", "t1", "1", "96", TINY), "is on hyper1 already (running)")
 
     assert clean.accepted() == ["t1"]
-    assert clean.run("virt.purge", "t1").data == {"hyper1": {"t1": "purged"}}
+    assert clean.run("virt.purge", "t1").data["hyper1"] == {"t1": "purged"}
 
 
 @pytest.fixture(scope="module")
@@ -389,5 +389,5 @@ def test_a_purge_that_was_interrupted_can_be_finished(clean, told, point, how):
         assert clean.local("hyper1", "virt.init", "t2", "1", "64", "seed=False", "start=False")
         assert clean.run("virt.purge", "t2").code == 0
     else:
-        assert again.data == {"hyper1": {"t1": "purged"}}
+        assert again.data["hyper1"] == {"t1": "purged"}
     assert disks(clean) == []

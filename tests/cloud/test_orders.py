@@ -28,7 +28,7 @@ def test_a_deployment_killed_before_its_host_was_asked_is_taken_back(clean, poin
 
     assert again.code == 0, again.out
     assert clean.accepted() == ["t1"]
-    assert clean.run("virt.purge", "t1").data == {"hyper1": {"t1": "purged"}}
+    assert clean.run("virt.purge", "t1").data["hyper1"] == {"t1": "purged"}
 
 
 @pytest.mark.parametrize("point", points(AFTER, "order.before-built"))
@@ -38,7 +38,7 @@ def test_a_deployment_killed_after_its_vm_was_made_is_complete(clean, point):
     refused(clean.run(*INIT), "'t1' is on hyper1 already (shutdown)")
 
     assert clean.accepted() == ["t1"]
-    assert clean.run("virt.purge", "t1").data == {"hyper1": {"t1": "purged"}}
+    assert clean.run("virt.purge", "t1").data["hyper1"] == {"t1": "purged"}
 
 
 @pytest.mark.nightly
@@ -52,7 +52,7 @@ def test_a_killed_deployment_whose_host_is_silent_is_settled_when_that_answers(c
     finally:
         clean.service("hyper1", "salt-minion", "start")
         clean.ready()
-    assert clean.run("virt.purge", "t1").data == {"hyper1": {"t1": "purged"}}
+    assert clean.run("virt.purge", "t1").data["hyper1"] == {"t1": "purged"}
 
 
 def test_an_interrupted_purge_is_finished_with_its_key(clean):
@@ -87,7 +87,7 @@ def test_a_name_on_a_silent_host_is_given_away_by_force_alone(clean):
     refused(clean.run("virt.start", "t1"), f"VM 't1' is on {' and '.join(there)}: look at each")
     assert clean.local(there[1], "virt.purge", "t1") is True
     assert clean.run("virt.start", "t1").data == {"hyper1": {"t1": "started"}}
-    assert clean.run("virt.purge", "t1").data == {"hyper1": {"t1": "purged"}}
+    assert clean.run("virt.purge", "t1").data["hyper1"] == {"t1": "purged"}
 
 
 PROFILE = {"virt": {"disk": {"golden": [{"name": "system", "size": 64, "image": TINY}]}}}
@@ -99,4 +99,4 @@ def test_a_disk_profile_with_an_image_gives_the_vm_its_key(clean):
         assert clean.run(*words).code == 0
 
     assert clean.accepted() == ["t1"]
-    assert clean.run("virt.purge", "t1").data == {"hyper1": {"t1": "purged"}}
+    assert clean.run("virt.purge", "t1").data["hyper1"] == {"t1": "purged"}

@@ -34,6 +34,7 @@ NAMED = "3006 lost the name, so that the pool was of another source"
 OF_TEST = "the test driver has neither live devices nor their flags: each calls what it lacks"
 RESTART = "restart says what waits for one"
 THERE = "what is there changes nothing, and is True"
+TRASHED = "files go into the trash, where virt:compat is not 3006"
 WORKS = "it works, where 3006 failed"
 
 # Of compatmore.py, compatobjects.py and compatupdates.py.
@@ -49,6 +50,7 @@ _MORE = {
     },
     "virt.get_profiles qemu": {"/return/nic/nat*": "new: a profile that needs no bridge"},
     "virt.purge dirs": {"/effects*": BY_FILE},
+    "virt.purge running": {"/effects/files/.salt-virt-trash*": TRASHED},
     "virt.purge removables": {"/effects*": BY_FILE},
     "virt.purge with snapshots": {"/error": WORKS, "/effects*": WORKS},
     "virt.undefine vm_=": {"/error": FLAGS, "/effects*": FLAGS},

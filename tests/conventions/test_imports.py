@@ -32,6 +32,7 @@ UPWARDS = {
     ("vm/create/master/deploy.py", "migration.master.recovery"),
     ("vm/create/master/many/planning.py", "migration.master.recovery"),
     ("vm/purge/master/purging.py", "migration.master.recovery"),
+    ("vm/purge/master/undoing.py", "migration.master.recovery"),
 }
 DUNDERS = {"__opts__", "__salt__", "__grains__", "__pillar__", "__context__", "__jid_event__"} | {
     "__utils__",

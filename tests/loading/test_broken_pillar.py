@@ -7,7 +7,7 @@ from loadkit import SALT_LINES
 
 GOOD = {
     "connection": {"uri": "test:///default"},
-    "trash_days": 7,
+    "trash_days": 14,
     "shared_paths": ["/srv/shared"],
     "disk": {"big": [{"system": {"size": 20480}}]},
 }
@@ -49,7 +49,7 @@ def remembered(minion):
 
 def test_a_broken_pillar_stops_what_changes_something_and_nothing_else(minion, call):
     assert call("virt.list_domains").returncode == 0
-    assert remembered(minion)["trash_days"] == 7
+    assert remembered(minion)["trash_days"] == 14
     spoil(minion)
 
     refused = call("virt.purge", "test")
@@ -60,7 +60,7 @@ def test_a_broken_pillar_stops_what_changes_something_and_nothing_else(minion, c
     (line,) = [line for line in said.splitlines() if "nothing is changed" in line]
     assert "nothing is changed on this host while its pillar has errors (" in line
     assert line.endswith("; fix the pillar, then run: salt m1 saltutil.refresh_pillar")
-    assert remembered(minion)["trash_days"] == 7
+    assert remembered(minion)["trash_days"] == 14
     looked = call("virt.list_domains")
     assert json.loads(looked.stdout)["local"] == ["test"], "libvirt is the remembered one"
     assert json.loads(call("virt.audit").stdout)["local"]["wrong_options"]
@@ -91,11 +91,11 @@ def test_an_option_that_is_taken_out_is_dropped_and_the_log_says_so(minion, call
 
     done = call("virt.list_domains")
 
-    assert "virt:trash_days protects less than before: it was 7, and is not set" in done.stderr
+    assert "virt:trash_days protects less than before: it was 14, and is not set" in done.stderr
     assert "trash_days" not in remembered(minion)
     again = call("virt.start", "test")
     assert again.returncode == 0
-    assert "virt:trash_days was 7 until 20" in again.stderr
+    assert "virt:trash_days was 14 until 20" in again.stderr
 
 
 def test_local_calls_of_a_minion_that_has_a_master_have_its_options(minion, call):
@@ -109,7 +109,7 @@ def test_local_calls_of_a_minion_that_has_a_master_have_its_options(minion, call
         path.write_text(json.dumps(configured))
 
     assert done.returncode == 0, done.stderr
-    assert remembered(minion)["trash_days"] == 7
+    assert remembered(minion)["trash_days"] == 14
 
 
 def test_a_broken_file_of_the_minion_is_no_missing_one(minion, call):

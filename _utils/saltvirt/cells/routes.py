@@ -16,9 +16,10 @@ MERGED = frozenset(("virt.list", "virt.query", "virt.host_info", "virt.find"))
 QUESTIONS = MERGED | vmcommands.quick()
 # Functions that go to a VM's cell, and the argument with the VM's name.
 NAMED = vmcommands.vm_arguments()
-NEW = frozenset(("virt.init", "virt.init_many", "virt.clone", "virt.rename"))
+# Functions for names that no VM of any cell may have.
+NEW = frozenset(("virt.init", "virt.init_many", "virt.clone", "virt.rename", "virt.undo"))
 # Functions for a name that need not be a VM's yet.
-_NAME_ALONE = frozenset(("virt.authorize", "virt.unauthorize", "virt.undo"))
+_NAME_ALONE = frozenset(("virt.authorize", "virt.unauthorize"))
 # Functions that this master answers itself: about its own jobs, and about its commands.
 _OF_CELL = frozenset(("virt.cell_job", "virt.help"))
 # Arguments that may be CELL/HOST.
@@ -26,7 +27,7 @@ _HOSTS = ("host", "target", "keep")
 # Functions with answers, and error tables, by host.
 _BY_HOST = {*NAMED, "virt.init", "virt.images", "virt.image_pull", "virt.image_prune"}
 _BY_HOST -= {"virt.settle", "virt.console_log"}
-_EXTRA_KEYS = ("unreachable", "failed", "duplicates", "last_seen")
+_EXTRA_KEYS = ("unreachable", "failed", "duplicates", "last_seen", "details")
 # Fields of an answer that map each VM to the host where it is, was or will be.
 _OF_VMS = ("built", "exists", "plan", "moved", "moves", "elsewhere", "purged")
 
@@ -203,6 +204,7 @@ def rename_hosts(call: Call, cell: str, data: Any) -> Any:
     """Return a cell's answer to a call, with its hosts renamed for users of this master."""
     if cell == LOCAL or not isinstance(data, dict):
         return data
+    data = _name_cell_in_undo(cell, data)
     if isinstance(data.get("vms"), dict) and call.fun in NAMED:
         data = {**data, "vms": _rename_hosts_of_rows(cell, data["vms"])}
     is_by_host = call.fun in _BY_HOST and not call.several
@@ -215,6 +217,20 @@ def rename_hosts(call: Call, cell: str, data: Any) -> Any:
             for key, value in out.items()
         }
     return {**out, "cell": cell}
+
+
+def _name_cell_in_undo(cell: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer with the cell in the commands that undo its purges."""
+    details = data.get("details")
+    if not isinstance(details, dict):
+        return data
+    named = {
+        name: {**row, "undo": f"{row['undo']} cell={cell}"}
+        if isinstance(row, dict) and isinstance(row.get("undo"), str)
+        else row
+        for name, row in details.items()
+    }
+    return {**data, "details": named}
 
 
 def _rename_hosts_of_rows(cell: str, rows: Mapping[str, Any]) -> dict[str, Any]:

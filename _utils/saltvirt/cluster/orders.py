@@ -13,6 +13,7 @@ moving      a move; the hosts know what exists, and settle it
 removing    the recorded host was asked to remove the VM; the recorded key goes last
 renaming    the recorded host may have been asked to rename the VM; both names have the record
 renamed     that host has renamed it; the former name's key goes
+restoring   the recorded host was asked to bring the VM back; the recorded key is accepted last
 ==========  =====================================================================================
 """
 
@@ -37,6 +38,7 @@ MOVING, REMOVING = recordfacts.MOVING, "removing"
 _WORK_BY_PHASE = {
     MOVING: "moved",
     REMOVING: "removed",
+    "restoring": "brought back",
     **dict.fromkeys(renameorders.PHASES, "renamed"),
 }
 

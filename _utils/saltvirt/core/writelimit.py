@@ -139,5 +139,6 @@ class Meter:
         return (
             f"{free_text} are free, of which {reserve_text} are kept for VMs "
             "(virt:disk_reserve_mib); remove "
-            "images that nobody uses (salt-run virt.image_prune), or make room otherwise"
+            "images that nobody uses (salt-run virt.image_prune), empty the trash (salt-run "
+            "virt.trash_empty), or make room otherwise"
         )

@@ -10,12 +10,14 @@ reads nothing else. Runner functions that are not there have an outputter of the
 as plain lines.
 """
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 View = dict[str, Any]
 Arguments = Mapping[str, Any]
-_BESIDE = ("unreachable", "failed", "duplicates", "last_seen")
+_DETAILS = "details"
+_BESIDE = ("unreachable", "failed", "duplicates", "last_seen", _DETAILS)
 _TOLD = "told"
 
 
@@ -170,6 +172,48 @@ def _find(answer: Any, _arguments: Arguments) -> View:
     return table(("NAME", "HOST", "STATE"), rows)
 
 
+def _purge(answer: Any, _arguments: Arguments) -> View:
+    lines = []
+    for host, outcomes in _of_hosts(answer).items():
+        for name, outcome in outcomes.items():
+            lines.append(f"{name} on {host}: {outcome}")
+            lines += _details_lines(answer.get(_DETAILS, {}).get(name))
+    return said(lines)
+
+
+def _details_lines(details: Any) -> list[str]:
+    """Return the sentences about what a purge has removed, and what it has left."""
+    if details is None:
+        return []
+    lines = [f"  removed: {path}" for path in details["removed"]]
+    until = details["until"]
+    lines += [f"  in the trash until {until}: {path}" for path in details["trashed"]]
+    lines += [f"  stays: {path}: {reason}" for path, reason in sorted(details["left"].items())]
+    if details["undo"]:
+        lines += [f"  not kept: {sentence}" for sentence in details["lost"]]
+        lines.append(f"  undo: {details['undo']}")
+    else:
+        lines.append("  this cannot be undone")
+    return lines
+
+
+def _undo(answer: Any, arguments: Arguments) -> View:
+    name, host = answer["name"], answer["host"]
+    if arguments.get("dry_run") is True:
+        return said([f"{name} would be back on {host}", *_back_lines(answer)])
+    lines = [f"{name} is back on {host}, and is off", *_back_lines(answer)]
+    if answer["has_key"]:
+        lines.append("  the master accepts the key of its minion again")
+    return said([*lines, f"  start it: salt-run virt.start {shlex.quote(name)}"])
+
+
+def _back_lines(answer: Any) -> list[str]:
+    lines = [f"  {path}" for path in answer["files"]]
+    if answer["autostart"]:
+        lines.append("  it starts with its host, as before")
+    return [*lines, *(f"  not back: {sentence}" for sentence in answer["lost"])]
+
+
 def _trash(answer: Any, _arguments: Arguments) -> View:
     rows, lines = [], hosts_beside(answer)
     for host, entries in sorted(_of_hosts(answer).items()):
@@ -178,8 +222,10 @@ def _trash(answer: Any, _arguments: Arguments) -> View:
             row = (entry["vm"], host, number, entry["bytes"], entry["since"], entry["until"])
             rows.append((*row, "; ".join(files) or None))
             lines += [f"{host}, {number}: {line}" for line in entry["away"] or ()]
+            if entry.get("undo"):
+                lines.append(f"{entry['vm']}: undo: {entry['undo']}")
     if rows:
-        lines.append("to bring files back: salt-run virt.trash_restore HOST ENTRY")
+        lines.append("to free the room for good: salt-run virt.trash_empty HOST ENTRY")
     titles = ("VM", "HOST", "ENTRY", "SIZE", "SINCE", "UNTIL", "FILES")
     return table(titles, rows, ["SIZE"], lines, "the trash is empty")
 
@@ -358,6 +404,8 @@ _VIEWS: Mapping[str, Callable[[Any, Arguments], View]] = {
     "virt.disallow": _disallow,
     "virt.list": _list,
     "virt.find": _find,
+    "virt.purge": _purge,
+    "virt.undo": _undo,
     "virt.trash": _trash,
     "virt.trash_restore": _trash_restore,
     "virt.trash_empty": _trash_empty,

@@ -76,12 +76,13 @@ class MemoryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageFacts:
-    """The room for disks in a host's image folder."""
+    """The room for disks in a host's image folder, and what its trash takes of it."""
 
     images: dict[str, Any] = field(default_factory=dict)
     pools: dict[str, dict[str, Any]] = field(default_factory=dict)
     limit_mib: int
     committed_mib: Count
+    trash_mib: Count | None = said_with("trash_mib")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +321,8 @@ class Presence:
         The host that has the VM; only its definition was kept here.
     uuid, notes_made
         The VM's UUID, and whether its definition records what its build made. None without the VM.
+    reports
+        Whether the host's purge can report what it has removed; hosts of older releases cannot.
     """
 
     state: str | None
@@ -328,6 +331,7 @@ class Presence:
     moved_to: str | None = said_with("moved_to")
     uuid: str | None = None
     notes_made: bool | None = said_with("notes_made")
+    reports: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

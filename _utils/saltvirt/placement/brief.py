@@ -117,6 +117,7 @@ class Offer:
     arch: str
     versions: Versions
     domain_types: DomainTypes
+    trash_mib: Count | None = said_with("trash_mib")
     maintenance: bool | None = said_with("maintenance")
     tags: dict[str, str] | None = said_with("tags")
     groups: dict[str, Groups] | None = said_with("groups")
@@ -250,6 +251,7 @@ def build_brief(host_info: HostInfo, query: Query) -> Brief:
         arch=cpu.arch,
         versions=host_info.versions,
         domain_types=_types(host_info.domain_types, query.types),
+        trash_mib=storage.trash_mib,
         maintenance=_if_any(host_info.maintenance),
         tags=_if_any(_select(host_info.tags, query.tags)),
         groups=_if_any(_groups(host_info, {*query.groups})),
@@ -364,7 +366,11 @@ def to_host_info(brief: Brief, vm_names: Iterable[str]) -> HostInfo:
             features=_or(offer.features, {}),
         ),
         memory=MemoryFacts(limit_mib=limits.memory_mib, committed_mib=committed.memory_mib),
-        storage=StorageFacts(limit_mib=limits.disk_mib, committed_mib=committed.disk_mib),
+        storage=StorageFacts(
+            limit_mib=limits.disk_mib,
+            committed_mib=committed.disk_mib,
+            trash_mib=offer.trash_mib,
+        ),
         bridges=_or(offer.bridges, []),
         links=_or(offer.links, []),
         networks=_or(offer.networks, {}),

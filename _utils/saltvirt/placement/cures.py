@@ -56,6 +56,10 @@ _CURES = (
         call="a smaller size= of disks",
         host="more room in virt:images, virt:disk_ratio",
     ),
+    _Cure(
+        pattern=" MiB are in its trash",
+        host="salt-run virt.trash_empty HOST, which removes for good what was purged",
+    ),
     _Cure(pattern=" of hugepages ", call="less memory", host="more huge pages on the host"),
     _Cure(pattern="no hugepages ", call="mem= without hugepages", host="huge pages on the host"),
     _Cure(

@@ -92,7 +92,9 @@ def _room_reasons(host: HostInfo, required: Requirements) -> Iterator[str]:
         yield f"{required.memory_mib} MiB of memory wanted, {free_mib} MiB free"
     if disk_mib(host, required) > room["disk_mib"]:
         free_mib = max(0, room["disk_mib"])
-        yield f"{disk_mib(host, required)} MiB of disk wanted, {free_mib} MiB free"
+        trash_mib = host.storage.trash_mib
+        trash_text = f"; {trash_mib} MiB are in its trash" if trash_mib else ""
+        yield f"{disk_mib(host, required)} MiB of disk wanted, {free_mib} MiB free{trash_text}"
 
 
 def stocks_left(host: HostInfo) -> dict[str, int]:

@@ -12,7 +12,7 @@ import os
 import secrets
 import shlex
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 from saltvirt.core import wire, writelimit
 from saltvirt.core.errors import BadArgument, StorageError, VirtError
 from saltvirt.core.journal import records
-from saltvirt.core.journal.recordfacts import TrashFacts
+from saltvirt.core.journal.recordfacts import PurgeFacts, TrashFacts
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import connect, reservations
 from saltvirt.libvirt.storage import diskvolumes
@@ -29,32 +29,60 @@ from saltvirt.storage import door, ownermark, seedfiles
 from saltvirt.storage.verdict import Verdict
 
 log = logging.getLogger(__name__)
-PURPOSE, KEPT = "trash", "kept"
+PURPOSE = "trash"
+_KEPT = "kept"
+# The phase of an entry while virt.undo brings its VM back: no sweep removes it then.
+_RETURNING = "returning"
 # A folder beside the files, as libvirt's pools do not list the contents of folders.
 FOLDER = ".salt-virt-trash"
 _DAY_S = 24 * 3600
-# With virt:trash_days unset, how long files are kept that no user asked to remove for good.
+# With virt:trash_days at 0, how long files are kept that no user asked to remove for good.
 LEAST_DAYS = 7
 
 
 def settled_days(settings: HostSettings) -> int:
-    """Return the days to keep files that no user purged: ``virt:trash_days``, or a week."""
+    """Return the days to keep files that no user purged: ``virt:trash_days``, or a week if 0."""
     return settings.trash_days or LEAST_DAYS
 
 
 class TrashFiller:
     """Remove files singly: into an entry of the trash, or for good if the trash is off."""
 
-    def __init__(self, settings: HostSettings, facts: TrashFacts, stack: ExitStack) -> None:
+    def __init__(
+        self, settings: HostSettings, facts: TrashFacts, stack: ExitStack, entry: str | None = None
+    ) -> None:
         self._settings, self._facts, self._holding = settings, facts, stack
         self._held: records.LockedRecord | None = None
+        # The trash by default must not have purges leave volumes that they removed before.
+        self._removes_volumes = bool(facts.days) and not settings.is_trash_set
         # A VM's name may have the maximum length of a file name, and quoting makes it longer.
-        self._id = f"{facts.vm[:60]}-{secrets.token_hex(4)}"
+        self._id = entry or f"{facts.vm[:60]}-{secrets.token_hex(4)}"
 
     @property
     def entry(self) -> str:
         """The name of the entry."""
         return self._id
+
+    @property
+    def files(self) -> list[str]:
+        """The former paths of the files that are in the entry."""
+        return self._facts.files
+
+    @property
+    def until(self) -> float:
+        """When the entry ends, in seconds since 1970; 0 without an entry."""
+        record = self._held.record if self._held is not None else None
+        return 0.0 if record is None else _end_time(record, self._facts)
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether virt.undo can bring back the VM of the entry."""
+        return self._held is not None and self._facts.autostart is not None and not self._facts.gone
+
+    def begin(self) -> None:
+        """Begin the entry of a VM that virt.undo can bring back, before any file is in it."""
+        if self._facts.days and self._facts.autostart is not None:
+            self._note(self._facts)
 
     def __call__(self, verdict: Verdict) -> None:
         """
@@ -63,7 +91,7 @@ class TrashFiller:
         If doubts remain that something needs the file, it goes into the trash even if that is off.
         """
         path = verdict.path
-        if not _is_kept(path, verdict) or not (self._facts.days or verdict.doubts):
+        if not self._is_kept(path, verdict) or not (self._facts.days or verdict.doubts):
             door.remove(verdict)
             return
         if not self._facts.days:
@@ -84,11 +112,26 @@ class TrashFiller:
 
     def stays(self, volumes: list[list[str]]) -> bool:
         """Return whether volumes that are not files stay, as with a trash; record their names."""
-        if self._facts.days and volumes:
-            names = ["/".join(volume[:2]) for volume in volumes]
-            self._note(replace(self._facts, volumes=names))
-            log.warning("volumes %s stay: only files can go into the trash", ", ".join(names))
-        return bool(self._facts.days)
+        if not (self._facts.days and volumes):
+            return bool(self._facts.days)
+        names = ["/".join(volume[:2]) for volume in volumes]
+        if self._removes_volumes:
+            # Record them before they are gone: without them the VM cannot be brought back.
+            self._note(replace(self._facts, gone=names))
+            return False
+        self._note(replace(self._facts, volumes=names))
+        log.warning("volumes %s stay: only files can go into the trash", ", ".join(names))
+        return True
+
+    def _is_kept(self, path: str, verdict: Verdict) -> bool:
+        file_path = Path(path)
+        is_file = file_path.is_file() and not file_path.is_symlink()
+        if not is_file or seedfiles.is_seed(path):
+            return False
+        # Links and empty files have no content worth keeping; but with doubts even an empty disk
+        # may be needed, and a VM that is brought back has all its disks.
+        is_whole = self._facts.autostart is not None and bool(self._facts.days)
+        return is_whole or bool(verdict.doubts) or _has_content(file_path)
 
     def _note(self, facts: TrashFacts) -> None:
         if self._held is None:
@@ -96,9 +139,9 @@ class TrashFiller:
             record_context = records.hold_record(records_folder, PURPOSE, self._id, wait=True)
             self._held = self._holding.enter_context(record_context)
         if self._held is not None and self._held.record is None:
-            self._held.begin(secrets.token_hex(8), KEPT, **wire.plain(facts))
+            self._held.begin(secrets.token_hex(8), _KEPT, **wire.plain(facts))
         elif self._held is not None:
-            self._held.note(**wire.plain(facts))
+            self._held.enter(_KEPT, **wire.plain(facts))
         self._facts = facts
 
 
@@ -109,29 +152,44 @@ def fill_trash(
     *,
     reason: str,
     uuid: str | None = None,
-    definition: str | None = None,
+    purged: PurgeFacts | None = None,
     days: int | None = None,
 ) -> Iterator[TrashFiller]:
     """
     Yield a filler that removes files of a VM, into the trash if they are to be kept.
 
+    purged
+        The purge that removes the VM with these files. Defaults to none.
     days
         The days to keep the files, 0 to remove them for good. Defaults to ``virt:trash_days``.
     """
     days = settings.trash_days if days is None else days
-    facts = TrashFacts(vm=vm, uuid=uuid, files=[], days=days, why=reason, definition=definition)
+    facts = TrashFacts(vm=vm, uuid=uuid, files=[], days=days, why=reason)
+    if purged is not None:
+        facts = replace(
+            facts,
+            uuid=purged.uuid,
+            definition=purged.definition,
+            autostart=purged.autostart,
+            lost=purged.lost,
+            tpm_state=purged.tpm_state,
+        )
     with ExitStack() as stack:
-        yield TrashFiller(settings, facts, stack)
+        filler = TrashFiller(settings, facts, stack, _find_begun(settings, facts))
+        filler.begin()
+        yield filler
 
 
-def _is_kept(path: str, verdict: Verdict) -> bool:
-    file_path = Path(path)
-    # Links and empty files have no content worth keeping; but with doubts even an empty disk may
-    # be needed.
-    is_file = file_path.is_file() and not file_path.is_symlink()
-    if not is_file or seedfiles.is_seed(path):
-        return False
-    return bool(verdict.doubts) or _has_content(file_path)
+def _find_begun(settings: HostSettings, facts: TrashFacts) -> str | None:
+    """Return the entry that an interrupted purge of a VM has begun, and put nothing in."""
+    if facts.autostart is None or not facts.days:
+        return None
+    names = [
+        record.name
+        for record in read_entries(settings)
+        if _is_of_vm(record, facts.vm, facts.uuid) and not files_of(record)
+    ]
+    return names[0] if names else None
 
 
 def _has_content(path: Path) -> bool:
@@ -186,10 +244,11 @@ def unreadable(settings: HostSettings) -> dict[str, str]:
 
 def list_entries(settings: HostSettings) -> dict[str, dict[str, Any]]:
     """
-    Return ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away}}``.
+    Return ``{entry: {vm, uuid, since, until, why, bytes, files, volumes, definition, away, ...}}``.
 
     ``bytes`` is the disk space that the files take; ``files`` are their original paths; ``away``
-    has messages about files out of reach, which are not counted.
+    has messages about files out of reach, which are not counted. ``is_purged`` says whether the
+    entry is of a VM that virt.undo can bring back.
     """
     out = {}
     for record in read_entries(settings):
@@ -198,7 +257,7 @@ def list_entries(settings: HostSettings) -> dict[str, dict[str, Any]]:
             files_of(record),
             [*find_out_of_reach(record)],
         )
-        if not (places or facts.volumes or away_reasons):
+        if not (places or facts.volumes or away_reasons or facts.autostart is not None):
             continue
         out[record.name] = {
             "vm": facts.vm,
@@ -211,6 +270,7 @@ def list_entries(settings: HostSettings) -> dict[str, dict[str, Any]]:
             "volumes": facts.volumes or [],
             "definition": facts.definition,
             "away": away_reasons,
+            "is_purged": facts.autostart is not None and not facts.gone,
         }
     return out
 
@@ -263,6 +323,87 @@ def restore(settings: HostSettings, entry: str) -> dict[str, Any]:
     return {"files": sorted(places), "definition": facts.definition}
 
 
+class TrashedVm:
+    """A purged VM in the trash, whose entries this process holds; two after a crash."""
+
+    def __init__(self, settings: HostSettings, entries: Sequence[records.LockedRecord]) -> None:
+        self._settings, self._entries = settings, entries
+
+    @classmethod
+    @contextmanager
+    def opened(
+        cls, settings: HostSettings, name: str, uuid: str | None
+    ) -> "Iterator[TrashedVm | None]":
+        """Yield the last purged VM of a name; None if the trash has none that virt.undo takes."""
+        found = sorted(
+            (record for record in read_entries(settings) if _is_of_vm(record, name, uuid)),
+            key=lambda record: record.since,
+        )
+        last_uuid = found[-1].read(TrashFacts).uuid if found else None
+        with ExitStack() as stack:
+            entries = [
+                stack.enter_context(_open_entry(settings, record.name))
+                for record in found
+                if record.read(TrashFacts).uuid == last_uuid
+            ]
+            yield cls(settings, entries) if entries else None
+
+    @property
+    def entry(self) -> str:
+        """The name of the last entry."""
+        return self._entries[-1].name
+
+    @property
+    def facts(self) -> TrashFacts:
+        """The facts of the last entry."""
+        return self._entries[-1].now.read(TrashFacts)
+
+    def find_places(self) -> dict[str, Path]:
+        """
+        Return ``{path: place in the trash}`` of the files that are not back yet.
+
+        Raises StorageError if a file is gone or out of reach, or if its path is taken.
+        """
+        places: dict[str, Path] = {}
+        for entry in self._entries:
+            _refuse_out_of_reach(entry.now)
+            places |= files_of(entry.now)
+        for entry in self._entries:
+            is_begun = entry.now.phase == _RETURNING
+            for path in entry.now.read(TrashFacts).files:
+                if path not in places and not (is_begun and os.path.lexists(path)):
+                    raise StorageError(
+                        f"{path} is not in the trash any more, so nothing is brought back"
+                    )
+        away_paths = [path for path, place in places.items() if not door.is_back(place, path)]
+        reservations.refuse_taken(self._settings, "", away_paths)
+        return places
+
+    def begin(self) -> None:
+        """Record that the VM is being brought back: no sweep removes its files then."""
+        for entry in self._entries:
+            entry.enter(_RETURNING)
+
+    def bring_back(self, places: Mapping[str, Path]) -> None:
+        """
+        Move files back to their paths, and end the entries.
+
+        The files keep their owner marks, which are valid again in their places.
+        """
+        for path, place in places.items():
+            door.bring_back(place, path)
+        for entry in self._entries:
+            _forget(entry, entry.now.read(TrashFacts).files)
+        _tell_pools(self._settings, sorted(places))
+
+
+def _is_of_vm(record: records.Record, name: str, uuid: str | None) -> bool:
+    """Return whether an entry is of a VM that virt.undo can bring back."""
+    facts = record.read(TrashFacts)
+    is_purged = facts.autostart is not None and facts.uuid is not None
+    return is_purged and facts.vm == name and uuid in (None, facts.uuid)
+
+
 def _tell_pools(settings: HostSettings, paths: Iterable[str]) -> None:
     """Refresh the pools of restored files; inactive pools are refreshed when they start."""
     try:
@@ -309,7 +450,7 @@ def sweep(settings: HostSettings) -> None:
     for record in read_entries(settings):
         facts = record.read(TrashFacts)
         # An entry without existing files stays too: it is being filled, or its disk is unmounted.
-        if _end_time(record, facts) > now and not facts.due:
+        if record.phase == _RETURNING or (_end_time(record, facts) > now and not facts.due):
             continue
         try:
             with records.hold_record(
@@ -348,7 +489,16 @@ def _empty_entry(locked_record: records.LockedRecord) -> int:
         freed_bytes += writelimit.allocated_bytes(place)
         door.remove_trashed(place)
     _forget(locked_record, facts.files)
+    if facts.tpm_state:
+        # libvirt removes these folders with a definition.
+        _remove_empty_folders(Path(facts.tpm_state))
     return freed_bytes
+
+
+def _remove_empty_folders(folder: Path) -> None:
+    for path in sorted([folder, *folder.rglob("*")], reverse=True):
+        with suppress(OSError):  # also of a file
+            path.rmdir()
 
 
 def _forget(locked_record: records.LockedRecord, paths: Collection[str]) -> None:
@@ -365,6 +515,7 @@ def _forget(locked_record: records.LockedRecord, paths: Collection[str]) -> None
 
 @contextmanager
 def _open_entry(settings: HostSettings, entry: str) -> Iterator[records.LockedRecord]:
+    """Yield the record of an entry under its lock; raise BadArgument if there is none."""
     busy_message = f"entry {entry!r} of the trash is being filled or emptied by another job"
     with reservations.open_record(settings, PURPOSE, entry, busy_message) as locked_record:
         if locked_record.record is None:

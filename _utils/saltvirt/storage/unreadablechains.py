@@ -161,13 +161,23 @@ def _find_unreadable_files(
 
 
 def _find_raw_disks(record: records.Record) -> set[str]:
-    """Return an entry's raw disks by its VM's definition: paths, and names of volumes."""
-    text = record.read(TrashFacts).definition
+    """
+    Return an entry's raw files by its VM's definition: paths, and names of volumes.
+
+    These are its raw disks, the firmware's variables and the state of its TPM.
+    """
+    facts = record.read(TrashFacts)
+    text, variables = facts.definition, None
     disks = []
     # An unreadable definition marks no disk as raw.
     with suppress(VirtError):
-        disks = [] if text is None else readdomain.disk_sources(readdomain.domain(text))
+        if text is not None:
+            root = readdomain.domain(text)
+            disks, variables = readdomain.disk_sources(root), readdomain.firmware_variables(root)
     paths = [disk["path"] for disk in disks if disk["path"] and disk["format"] == "raw"]
+    paths += [variables] if variables else []
+    if facts.tpm_state:
+        paths += [path for path in facts.files if Path(path).is_relative_to(facts.tpm_state)]
     # A volume's file has the volume's name.
     return {path if path.startswith("/") else path.partition("/")[2] for path in paths}
 

@@ -43,9 +43,21 @@ class VmVolumes:
     volumes: list[list[str]] = field(default_factory=list)
 
 
-def find_volumes(conn: Any, settings: HostSettings, name: str, *, removables: bool) -> VmVolumes:
-    """Return the volumes that belong to a VM alone; the log names the others."""
-    vm_volumes = VmVolumes()
+def find_volumes(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    *,
+    removables: bool,
+    left: dict[str, str] | None = None,
+) -> VmVolumes:
+    """
+    Return the volumes that belong to a VM alone; the log names the others.
+
+    left
+        Gets the others, each with the reason. Defaults to none.
+    """
+    vm_volumes, left = VmVolumes(), {} if left is None else left
     for disk in storagevolume.places(parse(lifecycle.inactive_xml(conn, name))):
         if disk.device in ("cdrom", "floppy") and not removables:
             continue
@@ -53,8 +65,10 @@ def find_volumes(conn: Any, settings: HostSettings, name: str, *, removables: bo
         if location is None:
             attributes = sorted((disk.source or {}).items())
             source_text = " ".join(f"{key}={value}" for key, value in attributes)
+            left[source_text] = "it is in no pool of this host"
             log.warning("disk %s of VM %s stays: it is in no pool of this host", source_text, name)
         elif reason := _find_obstacle(conn, settings, name, disk, location):
+            left[f"{location.pool}/{location.volume}"] = reason
             log.warning("volume %s/%s stays: %s", location.pool, location.volume, reason)
         elif location.path is not None:
             vm_volumes.paths.append(location.path)
@@ -302,6 +316,7 @@ def remove(
     vm: str | None = None,
     is_late: bool = False,
     other_hosts: OtherHostsUsage | None = None,
+    left: dict[str, str] | None = None,
 ) -> None:
     """
     Delete volumes, except those in use by now; missing volumes are fine.
@@ -314,6 +329,8 @@ def remove(
         have made a volume of the same name since. Defaults to False.
     other_hosts
         Other hosts' usage of volumes that they see. Defaults to nothing.
+    left
+        Gets the volumes that stay, each with the reason. Defaults to none.
 
     Raises StorageError if a volume cannot be deleted; the others are deleted all the same.
     """
@@ -334,6 +351,8 @@ def remove(
                 "volume %s/%s stays (%s); if nothing needs it: virt.volume_delete %s %s",
                 *(pool, name, verdict.reason, pool, name),
             )
+            if left is not None:
+                left[f"{pool}/{name}"] = verdict.reason or "unknown"
             continue
         error = door.drop_volume(conn, pool, name, verdict)
         if error is not None:

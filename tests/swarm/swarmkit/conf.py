@@ -99,6 +99,8 @@ def of_host(name, spec):
             "seed": {"master": "192.0.2.1"},
             "reserve_mib": 0,
             "disk_reserve_mib": 0,
+            # The laws look at what a purge leaves.
+            "trash_days": 0,
             "capacity": {
                 "vcpus": spec.vcpus,
                 "memory_mib": spec.memory_mib,

@@ -39,6 +39,18 @@ def test_a_vm_goes_with_its_disks_once(states, hypervisor):
     assert (hypervisor.files(), hypervisor.domains(), hypervisor.open_records()) == ([], [], [])
 
 
+@pytest.mark.parametrize("days", [0, 7])
+def test_a_vm_that_is_in_the_trash_says_how_that_is_undone(states, hypervisor, days):
+    states.__opts__["virt"] = {**states.__opts__["virt"], "trash_days": days}
+    states.__opts__["test"] = False
+    with hypervisor.libvirt():
+        hypervisor.init()
+
+        said = states.absent("web1")
+
+    assert said["comment"].endswith("; undo: virt.undo web1") is bool(days)
+
+
 def test_with_test_nothing_is_removed(states, hypervisor):
     with hypervisor.libvirt():
         hypervisor.init()

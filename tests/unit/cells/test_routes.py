@@ -179,6 +179,7 @@ def test_new_names_are_those_of_the_vms():
     assert Call(fun="virt.clone", arguments={"source": "a", "name": "b"}).new_names() == ["b"]
     renamed = Call(fun="virt.rename", arguments={"name": "a", "new_name": "b"})
     assert (renamed.vm, renamed.new_names()) == ("a", ["b"])
+    assert Call(fun="virt.undo", arguments={"name": "b"}).new_names() == ["b"]
     assert Call(fun="virt.start", arguments={"name": "a"}).new_names() == []
 
 
@@ -192,6 +193,14 @@ def test_new_names_are_those_of_the_vms():
             {"name": "a", "host": "west/h1", "cell": "west"},
         ),
         ("init", {"h1": {"fits": True}}, {"west/h1": {"fits": True}}),
+        (
+            "purge",
+            {"h1": {"a": "purged"}, "details": {"a": {"undo": "salt-run virt.undo a"}, "b": 3}},
+            {
+                "west/h1": {"a": "purged"},
+                "details": {"a": {"undo": "salt-run virt.undo a cell=west"}, "b": 3},
+            },
+        ),
         (
             "migrate",
             {"name": "a", "from": "h1", "to": "h2"},

@@ -10,7 +10,7 @@ import yaml
 from saltvirt.core.errors import BadConfig
 from saltvirt.core.options import config, optionmemory, optionstrength
 
-GOOD = {"trash_days": 7, "shared_paths": ["/srv/shared"], "images": "/srv/vm", "state_dir": "/s"}
+GOOD = {"trash_days": 14, "shared_paths": ["/srv/shared"], "images": "/srv/vm", "state_dir": "/s"}
 GOOD |= {"storagepool": "fast", "reserve_mib": 4096, "cpu_ratio": 2.0, "tags": {"rack": "r7"}}
 ERRORS = {"_errors": ["Rendering SLS 'hypervisor' failed"]}
 
@@ -83,16 +83,16 @@ def test_an_option_that_is_taken_out_of_a_good_pillar_is_gone_and_that_is_said(m
     options(minion, {"virt": GOOD})
     left = {name: value for name, value in GOOD.items() if name != "trash_days"}
 
-    assert options(minion, {"virt": left})["trash_days"] == 0
+    assert options(minion, {"virt": left})["trash_days"] == 7
     assert caplog.messages == [
-        "virt:trash_days protects less than before: it was 7, and is not set any more"
+        "virt:trash_days protects less than before: it was 14, and is not set any more"
     ]
     # The first call that changes something says it too, and no other.
     for is_change, said in ((False, 0), (True, 1), (True, 0)):
         notices = config.effective_sources(minion, {"virt": left}, {}, is_change).notices
         assert len(notices) == said
-        assert all(line.startswith("virt:trash_days was 7 until 20") for line in notices)
-    assert options(minion, ERRORS)["trash_days"] == 0
+        assert all(line.startswith("virt:trash_days was 14 until 20") for line in notices)
+    assert options(minion, ERRORS)["trash_days"] == 7
 
 
 @pytest.mark.parametrize("pillar", [{"virt": {}}, {"virt": None}, {"role": "vm-host"}], ids=str)
@@ -101,7 +101,7 @@ def test_a_good_pillar_without_any_of_them_drops_all(minion, caplog, pillar):
 
     settings = options(minion, pillar)
 
-    assert (settings["trash_days"], settings["shared_paths"]) == (0, [])
+    assert (settings["trash_days"], settings["shared_paths"]) == (7, [])
     assert 'virt:shared_paths protects less than before: it was ["/srv/shared"]' in caplog.text
 
 
@@ -138,7 +138,7 @@ def test_options_that_moved_to_the_minions_file_are_those_of_the_file(minion):
     assert options(configured, {})["trash_days"] == 30
     assert config.effective_sources(configured, {}, {}).notices == ()
     del configured["virt"]["trash_days"]
-    assert options(configured, {})["trash_days"] == 0, "the pillar's is forgotten"
+    assert options(configured, {})["trash_days"] == 7, "the pillar's is forgotten"
 
 
 def test_a_new_value_of_a_good_pillar_counts_at_once(minion):
@@ -270,7 +270,7 @@ def test_the_file_is_on_the_disk_before_the_call_goes_on(minion, synced):
 
     (name, content), *folders = synced
     assert name.endswith("hyper1.json.part")
-    assert json.loads(content)["sections"]["pillar"]["trash_days"] == 7
+    assert json.loads(content)["sections"]["pillar"]["trash_days"] == 14
     assert ("salt-virt-options", ["hyper1.json"]) in folders
 
 
@@ -297,7 +297,7 @@ def test_salt_cloud_on_a_host_has_the_options_of_its_minion(minion):
 
     settings = config.host_settings(cloud, connection="qemu:///system")
 
-    assert (settings.images, settings.trash_days) == ("/own", 7)
+    assert (settings.images, settings.trash_days) == ("/own", 14)
     assert settings.shared_paths == ["/srv/shared"]
 
 
@@ -305,8 +305,10 @@ def test_salt_cloud_on_a_host_has_the_options_of_its_minion(minion):
     ("option", "was", "now", "is_weaker"),
     [
         ("trash_days", 7, 3, True),
-        ("trash_days", 7, None, True),
+        ("trash_days", 14, None, True),
+        ("trash_days", 7, None, False),
         ("trash_days", 0, None, False),
+        ("trash_days", None, 0, True),
         ("trash_days", 7, 30, False),
         ("trash_days", 7, "soon", False),
         ("reserve_mib", 512, None, False),

@@ -189,6 +189,61 @@ def test_an_empty_table_is_a_sentence():
     assert views.find("virt.trash", {"unreachable": ["h"]}, {})["said"][1] == "h: does not answer"
 
 
+PURGED = {
+    "removed": ["/srv/seed"],
+    "trashed": ["/srv/a.qcow2"],
+    "left": {"/srv/b.iso": "it is a cdrom or floppy image"},
+    "lost": ["the password of its display is not kept"],
+    "entry": "web1-1",
+    "until": "2026-12-05",
+    "can_undo": True,
+    "undo": "salt-run virt.undo web1",
+}
+
+
+def test_a_purge_says_what_went_what_stays_and_how_it_is_undone():
+    answer = {"hyper1": {"web1": "purged"}}
+    assert views.find("virt.purge", answer, {})["said"] == ["web1 on hyper1: purged"]
+
+    said = views.find("virt.purge", {**answer, "details": {"web1": PURGED}}, {})["said"]
+
+    assert said == [
+        "web1 on hyper1: purged",
+        "  removed: /srv/seed",
+        "  in the trash until 2026-12-05: /srv/a.qcow2",
+        "  stays: /srv/b.iso: it is a cdrom or floppy image",
+        "  not kept: the password of its display is not kept",
+        "  undo: salt-run virt.undo web1",
+    ]
+    gone = {**PURGED, "trashed": [], "until": None, "can_undo": False, "undo": None}
+    said = views.find("virt.purge", {**answer, "details": {"web1": gone}}, {})["said"]
+    assert said[-1] == "  this cannot be undone"
+
+
+@pytest.mark.parametrize("is_dry", [True, False])
+def test_an_undo_says_what_is_back_and_what_is_not(is_dry):
+    answer = {"name": "my vm", "host": "hyper1", "uuid": "u", "files": ["/srv/a"], "has_key": True}
+    answer |= {"autostart": True, "lost": ["its seed is not kept"]}
+
+    said = views.find("virt.undo", answer, {"dry_run": is_dry})["said"]
+
+    back = ["  /srv/a", "  it starts with its host, as before", "  not back: its seed is not kept"]
+    if is_dry:
+        assert said == ["my vm would be back on hyper1", *back]
+    else:
+        key = "  the master accepts the key of its minion again"
+        start = "  start it: salt-run virt.start 'my vm'"
+        assert said == ["my vm is back on hyper1, and is off", *back, key, start]
+
+
+def test_the_trash_shows_how_each_entry_is_undone():
+    entry = {**TRASH, "undo": "salt-run virt.undo web1"}
+
+    view = views.find("virt.trash", {"hyper1": {"e1": entry}}, {})
+
+    assert view["said"][0] == "web1: undo: salt-run virt.undo web1"
+
+
 @pytest.mark.parametrize("answer", ["text", None, 5, {"hyper1": 3}, {"hyper1": {"e": {}}}])
 def test_an_answer_of_another_shape_has_no_view(answer):
     """A cell of another release may send one; salt-run then shows it as plain lines."""

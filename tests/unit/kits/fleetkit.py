@@ -14,12 +14,12 @@ from saltvirt.cluster import minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.rpc import minions
-from saltvirt.core.errors import NameTaken, NoSuchVm
+from saltvirt.core.errors import NameTaken, NoSuchVm, StorageError
 from saltvirt.core.journal import records
 from saltvirt.core.options.config import HostSettings, MasterSettings
 from saltvirt.core.salt import answering, compat
 from saltvirt.vm.create.master import deploy, hostbuild, vmrequest
-from saltvirt.vm.purge.master import purging
+from saltvirt.vm.purge.master import purging, undoing
 from test_generation import said_of
 
 SETTINGS = MasterSettings(timeout_s=1, hypervisors=["hyper*"])
@@ -42,10 +42,16 @@ class Hosts:
         self.queued, self.queues = [], None
         # Whether hosts note what a build makes if they are told that it may be taken back.
         self.notes_made = True
+        # Whether hosts report what a purge removes, and keep that for virt.undo.
+        self.has_trash = False
         self.profiles = {"default": {"size_mib": 1}}
         # The releases of Debian of hosts that have another one than 13.
         self.releases = {}
-        self.does = {"virt.init": self.build, "virt.purge": self.remove}
+        self.does = {
+            "virt.init": self.build,
+            "virt.purge": self.remove,
+            "virt.undo": self.bring_back,
+        }
         for name in names:
             (folder / name).mkdir()
             minionkeys.accept(opts, name, keypairs.named("a host")[0])
@@ -75,13 +81,28 @@ class Hosts:
         noted = {"notes_made": True} if self.notes_made and report.get("undoable") else {}
         self.put(host, name, uuid=report["uuid"], **noted)
 
-    def remove(self, host, name, uuid=None, only_made=False):
+    def remove(self, host, name, uuid=None, only_made=False, report=False):
         """Remove a VM, as ``virt.purge`` of a host does."""
         if host not in self.where(name):
             raise NoSuchVm(name)
         if uuid not in (None, self._vms(host)[name].get("uuid")):
             raise NameTaken(f"VM {name!r} is another one here")
-        (self.folder / host / name).unlink()
+        if not report:
+            (self.folder / host / name).unlink()
+            return True
+        (self.folder / host / name).rename(self.folder / host / f".trash-{name}")
+        entry = {"trashed": [f"/srv/{name}.qcow2"], "entry": f"{name}-1", "until": "2026-12-05"}
+        return {"removed": [], "left": {}, "lost": [], **entry, "can_undo": True}
+
+    def bring_back(self, host, name, uuid, test=False):
+        """Bring a VM back, as ``virt.undo`` of a host does."""
+        trashed = self.folder / host / f".trash-{name}"
+        if trashed.exists() and not test:
+            assert json.loads(trashed.read_text())["uuid"] == uuid
+            trashed.rename(self.folder / host / name)
+        elif not trashed.exists() and host not in self.where(name):
+            raise StorageError(f"the trash of this host has no purged VM called {name!r}")
+        return {"uuid": uuid, "files": [f"/srv/{name}.qcow2"], "autostart": True}
 
     def _vms(self, host):
         out = {}
@@ -114,7 +135,7 @@ class Hosts:
             return answering.refuse_order(self.settings(host), *arg)
         if fun == "virt.presence":
             none = {"state": None, "building": False, "unfinished": False}
-            return vms.get(arg[0], none)
+            return {**vms.get(arg[0], none), **({"reports": True} if self.has_trash else {})}
         if fun == "virt.shared_files":
             return []
         if fun == "virt.full_info":
@@ -174,11 +195,13 @@ class Hosts:
             self.queued.append((host, fun, arg, kwarg or {}, order_id))
             return silent
         try:
-            self.does[fun](host, *arg, **(kwarg or {}))
+            value = self.does[fun](host, *arg, **(kwarg or {}))
         except (hostbuild.VirtError, ValueError) as error:
             kind = type(error).__name__
             return minions.Reply(minion=host, value={}, error=str(error), kind=kind)
-        return silent if self.is_silent(host) else minions.Reply(minion=host, value=True)
+        if self.is_silent(host):
+            return silent
+        return minions.Reply(minion=host, value=True if value is None else value)
 
 
 def terms(*, wait=False, **given):
@@ -228,8 +251,17 @@ def cloud(monkeypatch, opts, tmp_path, count=3):
     def remove(name="web", delete_key=True):
         return purging.purge(master, name, delete_key)
 
+    def bring_back(name="web", **given):
+        return undoing.undo(master, name, **given)
+
     return SimpleNamespace(
-        hosts=hosts, init=init, dry_run=dry_run, purge=remove, opts=opts, master=master
+        hosts=hosts,
+        init=init,
+        dry_run=dry_run,
+        purge=remove,
+        undo=bring_back,
+        opts=opts,
+        master=master,
     )
 
 

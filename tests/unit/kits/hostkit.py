@@ -138,6 +138,7 @@ def settings(tmp_path):
         images=str(tmp_path / "images"),
         state_dir=str(tmp_path / "state"),
         trash_days=7,
+        is_trash_set=True,
     )
 
 
@@ -158,6 +159,7 @@ def hypervisor(tmp_path, monkeypatch, empty_image, fresh_driver):
         reserve_mib=0,
         disk_reserve_mib=0,
         console_log=False,
+        trash_days=0,
     )
     made = Hypervisor(settings=settings, root=tmp_path)
     made.definitions.mkdir()
@@ -169,7 +171,7 @@ def hypervisor(tmp_path, monkeypatch, empty_image, fresh_driver):
 @pytest.fixture
 def keeping(hypervisor):
     """A host with a trash, and one VM: an overlay, an empty disk, a seed."""
-    hypervisor.settings = replace(hypervisor.settings, trash_days=7)
+    hypervisor.settings = replace(hypervisor.settings, trash_days=7, is_trash_set=True)
     with hypervisor.libvirt():
         hypervisor.init()
     return hypervisor

@@ -205,6 +205,17 @@ def test_of_many_hosts_a_line_names_some_and_the_error_has_all():
     assert len(refused.value.reasons) == 1000
 
 
+def test_a_host_whose_trash_has_the_room_says_so_and_what_frees_it():
+    hosts = fleet()
+    hosts["hyper1"]["storage"]["trash_mib"] = 700
+
+    reason = why_not(replace(NEED, disk_mib=10**9), hosts)
+
+    assert reason.endswith("MiB of disk wanted, 50000 MiB free; 700 MiB are in its trash")
+    assert "salt-run virt.trash_empty HOST" in cures.format_cures([reason])
+    assert "trash" not in why_not(replace(NEED, disk_mib=10**9))
+
+
 def test_a_failed_choice_ends_with_what_helps_each_once():
     hosts = fleet()
     hosts["hyper2"]["maintenance"] = True

@@ -1,7 +1,6 @@
 """The trash keeps the files of purged VMs; no crash loses one, and nothing in it is given away."""
 
 import dataclasses
-import json
 import shutil
 import subprocess
 import time
@@ -11,6 +10,8 @@ import pytest
 import verdicts
 from saltvirt.core.errors import BadArgument, StorageError
 from saltvirt.core.journal import records
+from saltvirt.core.journal.recordfacts import PurgeFacts
+from saltvirt.core.options import config
 from saltvirt.libvirt import reservations
 from saltvirt.storage import diskpaths, door, ownermark, trash
 from saltvirt.storage.images import cachedimages
@@ -18,37 +19,15 @@ from saltvirt.vm.purge.host import purge
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.vm.show.host import inspect
 from test_purge_host import after_the_first, kill
+from trashkit import DISKS, entry, names, older
 
-DISKS = ["web1_data.qcow2", "web1_system.qcow2"]
+__all__ = ["DISKS", "entry", "names", "older"]
 
 
 def purged(host, name="web1"):
     """Purge a VM."""
     with host.libvirt() as conn:
         purge.purge(conn, host.settings, name)
-
-
-def names(host):
-    """Return the names of the files that the trash lists."""
-    return [
-        Path(one).name for row in trash.list_entries(host.settings).values() for one in row["files"]
-    ]
-
-
-def entry(host):
-    """Return the one entry's name."""
-    (found,) = trash.list_entries(host.settings)
-    return found
-
-
-def older(host, days):
-    """Make the entries of the trash older."""
-    for path in (reservations.folder(host.settings) / trash.PURPOSE).glob("*.json"):
-        record = json.loads(path.read_text())
-        record["since"] -= days * 86400
-        if record["facts"]["due"]:
-            record["facts"]["due"] -= days * 86400
-        path.write_text(json.dumps(record))
 
 
 def test_a_purge_keeps_the_disks_and_not_the_seed(keeping):
@@ -120,6 +99,17 @@ def test_a_clock_that_was_wrong_does_not_empty_the_trash(keeping, monkeypatch, d
         trash.sweep(keeping.settings)
 
     assert names(keeping) == DISKS
+
+
+def test_placement_learns_what_the_trash_takes(keeping):
+    with keeping.libvirt() as conn:
+        assert inspect.host_info(conn, keeping.settings).storage.trash_mib is None
+        path = Path(keeping.settings.images) / DISKS[0]
+        with path.open("ab") as disk:
+            disk.write(b"x" * (3 << 20))
+        purge.purge(conn, keeping.settings, "web1")
+
+        assert inspect.host_info(conn, keeping.settings).storage.trash_mib >= 3
 
 
 def test_turning_the_trash_off_takes_nothing_from_it_before_its_time(keeping):
@@ -375,3 +365,32 @@ def test_no_disk_is_purged_that_one_in_the_trash_of_another_host_is_based_on(kee
     purged(keeping)
 
     assert keeping.files() == [lower.name]
+
+
+@pytest.mark.parametrize(
+    ("options", "days", "is_set"),
+    [
+        ({}, 7, False),
+        ({"compat": "3006"}, 0, False),
+        ({"compat": "3006", "trash_days": 3}, 3, True),
+        ({"trash_days": 0}, 0, True),
+        ({"trash_days": 7}, 7, True),
+    ],
+)
+def test_the_trash_is_on_by_default_and_was_not_in_3006(options, days, is_set):
+    settings = config.host_settings({"virt": options})
+
+    assert (settings.trash_days, settings.is_trash_set) == (days, is_set)
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_volumes_that_are_no_files_stay_only_if_the_option_is_set(hypervisor, is_set):
+    settings = dataclasses.replace(hypervisor.settings, trash_days=7, is_trash_set=is_set)
+    purged_vm = PurgeFacts(uuid="u", paths=[], definition="<domain/>", autostart=False)
+
+    with trash.fill_trash(settings, "web1", reason="a test", purged=purged_vm) as drop:
+        assert drop.stays([["lvm", "web1", "9"]]) is is_set
+        assert drop.can_undo is is_set
+
+    (row,) = trash.list_entries(settings).values()
+    assert (row["volumes"], row["is_purged"]) == (["lvm/web1"] if is_set else [], is_set)

@@ -124,7 +124,7 @@ def test_a_pool_does_not_go_with_the_folder_of_an_entry_that_is_on_record(
     def cut(*_args, **_given):
         raise SystemExit
 
-    where, what = (door, "put_away") if is_noted else (trash, "_is_kept")
+    where, what = (door, "put_away") if is_noted else (trash.TrashFiller, "_is_kept")
     monkeypatch.setattr(where, what, cut)
     with pytest.raises(SystemExit), trash.fill_trash(settings, "web1", reason="a test") as drop:
         drop(verdicts.free(path))

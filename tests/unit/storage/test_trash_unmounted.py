@@ -11,9 +11,15 @@ import pytest
 import verdicts
 from saltvirt.core.errors import StorageError
 from saltvirt.core.journal import records
+from saltvirt.core.journal.recordfacts import PurgeFacts
 from saltvirt.storage import policies, trash, unreadablechains, usage
 from saltvirt.storage.images import cachedimages
 from test_unreadablechains import damaged, overlay, unread
+
+
+def purged_as(definition):
+    """Return the purge of a VM with this definition."""
+    return PurgeFacts(uuid="u", paths=[], definition=definition)
 
 
 @pytest.fixture
@@ -168,7 +174,9 @@ def test_what_a_guest_wrote_into_its_raw_disk_holds_nothing_up(hypervisor, based
     text = f"<domain><devices><disk type='file' device='disk'>{says}</disk></devices></domain>"
     trash.empty(hypervisor.settings)
     based[1].unlink()
-    with trash.fill_trash(hypervisor.settings, "web2", reason="a test", definition=text) as drop:
+    with trash.fill_trash(
+        hypervisor.settings, "web2", reason="a test", purged=purged_as(text)
+    ) as drop:
         drop(verdicts.free(disk))
 
     assert unreadablechains.find_unreadable_entries(hypervisor.settings) == {}
@@ -189,7 +197,7 @@ def test_what_is_to_be_typed_of_an_entry_is_quoted(hypervisor):
 def test_an_entry_whose_definition_cannot_be_read_holds_nothing_up(hypervisor):
     settings = dataclasses.replace(hypervisor.settings, trash_days=7)
     disk = overlay(Path(settings.images) / "data")
-    with trash.fill_trash(settings, "web1", reason="a test", definition="<domain") as drop:
+    with trash.fill_trash(settings, "web1", reason="a test", purged=purged_as("<domain")) as drop:
         drop(verdicts.free(disk))
 
     assert unreadablechains.find_unreadable_entries(settings) == {}
@@ -203,7 +211,7 @@ def test_a_raw_volume_may_have_in_it_whatever_its_guest_has_written(hypervisor):
 <source pool='p1' volume='data'/><target dev='vda'/></disk></devices></domain>"""
     for fmt, is_known in (("raw", True), ("qcow2", False)):
         with trash.fill_trash(
-            settings, "web1", reason="a test", definition=text.format(fmt)
+            settings, "web1", reason="a test", purged=purged_as(text.format(fmt))
         ) as drop:
             drop(verdicts.free(disk))
 

@@ -1,7 +1,7 @@
 """Fixtures of these tests, from several kits."""
 
 from driverkit import conn, virt
-from hostkit import empty_image, fresh_driver, hypervisor
+from hostkit import empty_image, fresh_driver, hypervisor, keeping
 from masterkit import cloud, kill_at, said
 from stoppedkit import stopped
 
@@ -11,6 +11,7 @@ __all__ = [
     "empty_image",
     "fresh_driver",
     "hypervisor",
+    "keeping",
     "kill_at",
     "said",
     "stopped",

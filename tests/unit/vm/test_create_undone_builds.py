@@ -130,7 +130,8 @@ def test_variables_that_were_there_before_the_build_stay(hypervisor, conn, monke
     monkeypatch.setattr(
         lifecycle,
         "undefine",
-        lambda conn_, name, *, keep_nvram: kept.append(keep_nvram) or undefine(conn_, name),
+        lambda conn_, name, *, keep_nvram, keep_tpm: kept.append(keep_nvram)
+        or undefine(conn_, name),
     )
 
     take_back(hypervisor, conn)

@@ -263,7 +263,7 @@ def test_every_option_is_checked():
             value = {name: value}
         with pytest.raises(BadConfig, match=f"option virt:{':'.join(path)}: expected"):
             all_of(config.host_settings({"virt": value}))
-    assert {*config._HOST, "uri", "username", "password"} - {"connection"} == set(
+    assert {*config._HOST, "uri", "username", "password", "is_trash_set"} - {"connection"} == set(
         config.HostSettings.__dataclass_fields__
     )
     assert set(config._MASTER) == set(config.MasterSettings.__dataclass_fields__)

@@ -26,6 +26,8 @@ class VmPresence:
         Why a record of it cannot be read there, with the remedy; only from virt.host_info.
     notes_made
         Whether its definition records what its build made; only from virt.presence.
+    reports
+        Whether the host's purge can report what it has removed; only from virt.presence.
     """
 
     state: str | None = None
@@ -35,6 +37,7 @@ class VmPresence:
     uuid: str | None = None
     unreadable: str | None = None
     notes_made: bool = False
+    reports: bool = False
 
     @property
     def is_its_own(self) -> bool:
@@ -70,6 +73,7 @@ def _from_presence(answer: Presence) -> VmPresence:
         moved_to=answer.moved_to,
         uuid=answer.uuid,
         notes_made=bool(answer.notes_made),
+        reports=answer.reports,
     )
 
 

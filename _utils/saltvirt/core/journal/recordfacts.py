@@ -64,6 +64,12 @@ class PurgeFacts:
         is recognized.
     definition
         The domain's XML, without secrets, that goes into the trash with its files.
+    autostart
+        Whether it started with its host; None for a VM that no virt.undo brings back.
+    lost
+        What virt.undo cannot bring back, one sentence each.
+    tpm_state
+        The folder with the state of its TPM, if its files are among the paths.
     """
 
     uuid: str
@@ -71,6 +77,9 @@ class PurgeFacts:
     untouched: dict[str, list[int]] | None = said_with("untouched")
     volumes: list[list[str]] | None = said_with("volumes")
     definition: str | None = said_with("definition")
+    autostart: bool | None = said_with("autostart")
+    lost: list[str] | None = said_with("lost")
+    tpm_state: str | None = said_with("tpm_state")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +103,10 @@ class TrashFacts:
         When the files were first seen to be due for removal, in seconds since 1970; 0 for never.
     is_over
         Whether the trash has none of the files any more, so that its folders go, too.
+    autostart, lost, tpm_state
+        As those of :class:`PurgeFacts`.
+    gone
+        ``POOL/VOLUME`` of the VM's volumes that are not files, and were removed for good.
     """
 
     vm: str
@@ -105,6 +118,10 @@ class TrashFacts:
     volumes: list[str] | None = said_with("volumes")
     due: float = 0.0
     is_over: bool | None = said_with("is_over")
+    autostart: bool | None = said_with("autostart")
+    lost: list[str] | None = said_with("lost")
+    tpm_state: str | None = said_with("tpm_state")
+    gone: list[str] | None = said_with("gone")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +140,8 @@ class OrderFacts:
         another VM. None until a host was asked.
     only_made
         Whether the host was asked to remove only what the VM's build made.
+    undo_uuid
+        The UUID of the VM that the host was asked to remove, if virt.undo is to bring it back.
     """
 
     # None is written, too, to replace a former value.
@@ -131,6 +150,23 @@ class OrderFacts:
     public_key: str | None = None
     given_uuid: str | None = None
     only_made: bool = False
+    undo_uuid: str | None = said_with("undo_uuid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoFacts:
+    """
+    The record of the last VM of a name that this master purged, for virt.undo.
+
+    host
+        The host that has it in its trash.
+    public_key
+        The key of its minion; None if it was not deleted.
+    """
+
+    host: str
+    uuid: str
+    public_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +214,7 @@ _SHAPES = {
     "purge": PurgeFacts,
     "trash": TrashFacts,
     "order": OrderFacts,
+    "undo": UndoFacts,
 }
 
 

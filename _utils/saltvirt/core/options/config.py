@@ -157,6 +157,8 @@ class HostSettings(_Options):
 
     uri
         None means libvirt's own choice.
+    is_trash_set
+        Whether ``virt:trash_days`` is set, and is no default.
     """
 
     compat: str | None = None
@@ -186,7 +188,8 @@ class HostSettings(_Options):
     own_paths: list[Any] = field(default_factory=list)
     backing_paths: list[Any] = field(default_factory=list)
     tunnel: bool = False
-    trash_days: int = 0
+    trash_days: int = 7
+    is_trash_set: bool = False
     tags: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -371,8 +374,14 @@ def _settings(
         name: override.get(name) or connection_options.get(name)
         for name in ("username", "password")
     }
+    is_trash_set = "trash_days" in values
+    # Salt 3006 had no trash.
+    if not is_trash_set and values.get("compat"):
+        values["trash_days"] = 0
     return HostSettings(
-        **values, **{name: value for name, value in connection_options.items() if value}
+        **values,
+        is_trash_set=is_trash_set,
+        **{name: value for name, value in connection_options.items() if value},
     )
 
 

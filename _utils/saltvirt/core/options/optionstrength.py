@@ -6,7 +6,7 @@ from typing import Any
 from saltvirt.core import terminal
 
 # Numbers with their defaults: LEAST protects less when it falls, _MOST when it rises.
-LEAST = {"trash_days": 0, "reserve_mib": 512, "disk_reserve_mib": 1024}
+LEAST = {"trash_days": 7, "reserve_mib": 512, "disk_reserve_mib": 1024}
 _MOST = {
     "cpu_ratio": 4.0,
     "memory_ratio": 1.0,

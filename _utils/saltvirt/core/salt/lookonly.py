@@ -66,7 +66,7 @@ MODULES: Mapping[str, Functions] = {
         changes="disk_add disk_grow disk_remove nic_add nic_remove eject insert"
     ),
     "virt_doctor": Functions(
-        looks="doctor_facts trash", changes="doctor_mend trash_put trash_restore trash_empty"
+        looks="doctor_facts trash", changes="doctor_mend trash_put trash_restore trash_empty undo"
     ),
     "virt_guest": Functions(looks="guest_info", changes="guest_exec"),
     "virt_image": Functions(looks="images", changes="image_pull image_prune image_build"),
@@ -125,7 +125,7 @@ RUNNERS: Mapping[str, Functions] = {
     "virt_clone": _runner("virt_clone"),
     "virt_details": _runner("virt_details"),
     "virt_device": _runner("virt_device"),
-    "virt_doctor": Functions(looks="trash", changes="doctor trash_restore trash_empty"),
+    "virt_doctor": Functions(looks="trash", changes="doctor trash_restore trash_empty undo"),
     "virt_guest": _runner("virt_guest"),
     "virt_help": Functions(looks="help"),
     "virt_host": Functions(looks="host_lost"),

@@ -1,5 +1,6 @@
 """Images and trash of all hosts: show, fetch, build, prune, restore and empty."""
 
+import shlex
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -7,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saltvirt.cluster import progress
+from saltvirt.cluster import progress, undorecords
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
 from saltvirt.cluster.rpc import minions
@@ -218,14 +219,37 @@ class NotAllEmptied(VirtError):
 
 
 def list_trash(cloud: Cloud, host: str | None) -> dict[str, Any]:
-    """Return ``{host: {entry: {...}}}`` of the hosts with entries, and the unresponsive hosts."""
+    """
+    Return ``{host: {entry: {...}}}`` of the hosts with entries, and the unresponsive hosts.
+
+    ``undo`` of an entry is the command that brings its VM back, or its files alone.
+    """
     survey = inventory.survey(cloud, inventory.hosts(cloud, host=host), "virt.trash")
     if not survey.answers:
         raise survey.silence()
     return {
-        **{trash_host: entries for trash_host, entries in survey.answers.items() if entries},
+        **{
+            trash_host: _with_undo(cloud, trash_host, entries)
+            for trash_host, entries in survey.answers.items()
+            if entries
+        },
         **survey.beside(),
     }
+
+
+def _with_undo(cloud: Cloud, host: str, entries: Any) -> Any:
+    """Return a host's entries, each with the command that brings it back."""
+    if not (isinstance(entries, dict) and all(isinstance(row, dict) for row in entries.values())):
+        return entries  # the views show another shape as it is
+    out = {}
+    for entry, row in entries.items():
+        vm = str(row.get("vm"))
+        facts = undorecords.read(cloud.opts, vm) if row.get("is_purged") is True else None
+        # Only the last purged VM of a name is brought back by its name.
+        is_last = facts is not None and (facts.host, facts.uuid) == (host, row.get("uuid"))
+        words = ["virt.undo", vm] if is_last else ["virt.trash_restore", host, str(entry)]
+        out[entry] = {**row, "undo": f"salt-run {' '.join(map(shlex.quote, words))}"}
+    return out
 
 
 def restore_trash(cloud: Cloud, host: str, entry: str) -> dict[str, Any]:

@@ -34,6 +34,8 @@ from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
 from saltvirt.storage.vmvolumes import VmVolumes
 from saltvirt.vm.power.host import startlock
+from saltvirt.vm.purge.host import keptstate
+from saltvirt.vm.purge.purgeanswers import Purged
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.xml.edit import readdomain
 
@@ -121,14 +123,15 @@ def purge(
     uuid: str | None = None,
     only_made: bool = False,
     elsewhere: OtherHostsUsage | None = None,
-) -> None:
+) -> Purged:
     """
     Remove a VM: stop and undefine it, remove its disks, seed, console log and unused token.
 
     A file that anything else needs stays, and the log says why (:mod:`saltvirt.storage.policies`).
     Volumes of storage pools are removed like files; block and network disks outside pools stay.
     With ``virt:trash_days``, or if a possible user of a file cannot be read, files go into the
-    trash, except the seed. The next purge finishes an interrupted one.
+    trash, except the seed. The next purge finishes an interrupted one. Returns what was removed,
+    and what stays and why.
 
     dirs
         Remove folders that are empty afterwards. Defaults to False.
@@ -145,9 +148,10 @@ def purge(
     asked first.
     """
     elsewhere = elsewhere or OtherHostsUsage()
+    left: dict[str, str] = {}
     with ExitStack() as stack:
         with reservations.host_lock(settings):
-            domain_uuid = lifecycle.uuid(conn, name) if lifecycle.is_defined(conn, name) else None
+            domain_uuid = lifecycle.uuid_if_defined(conn, name)
             reservations.refuse_moving(settings, name, domain_uuid)
             if name in reservations.read_coming_vms(settings):
                 raise NameTaken(f"VM {name!r} is being built on this host; wait until that is over")
@@ -163,34 +167,63 @@ def purge(
                 removal.sweep(settings)
                 if leftover_message is not None:
                     raise StorageError(leftover_message)
-                return
+                return Purged()
             domain_uuid = _check_uuid(conn, name, uuid)
             vm_removal = read_removal(conn, name) if only_made else ALL
-            vm_volumes = vm_removal.own(
-                vmvolumes.find_volumes(conn, settings, name, removables=removables)
-            )
-            # A disk removed from the definition stays, even if the running VM still uses it.
-            candidates = _find_candidates(conn, settings, name, removables, is_defined=True)
-            files = vm_removal.files(candidates)
-            _refuse_others(conn, settings, name, [*files, *vm_volumes.paths], vm_volumes.volumes)
-            devices = vmvolumes.find_shared_devices(conn, settings, vm_volumes.volumes)
-            _refuse_unasked(_judge_devices(devices, elsewhere), name)
-            paths = _find_unused(conn, settings, name, [*files, *vm_volumes.paths], elsewhere)
+            state = keptstate.find(conn, settings, name, keeps_variables=vm_removal.keeps_variables)
             facts = PurgeFacts(
                 uuid=domain_uuid,
-                paths=paths,
-                volumes=vm_volumes.volumes or None,
+                paths=[],
                 definition=lifecycle.inactive_xml(conn, name),
+                autostart=state.autostart,
+                lost=state.lost or None,
+                tpm_state=state.tpm_state,
             )
+            facts = _find_removed(
+                conn, settings, name, facts, vm_removal, state, removables, elsewhere, left
+            )
+            paths = facts.paths
             locked_record.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
             vm_removal.release()
-        keep_nvram = vm_removal.keeps_variables
-        _remove(conn, settings, locked_record, paths, elsewhere, keep_nvram=keep_nvram)
+        keep_nvram = vm_removal.keeps_variables or state.has_variables
+        purged = _remove(
+            conn, settings, locked_record, paths, elsewhere, keep_nvram=keep_nvram, left=left
+        )
         reservations.end(settings, locked_record)
     trash.sweep(settings)
     diskvolumes.refresh(conn, paths)
     if dirs:
         _remove_empty(conn, settings, [p for p in paths if not sharing.is_shared(settings, p)])
+    return purged
+
+
+def _find_removed(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    facts: PurgeFacts,
+    vm_removal: Removal,
+    state: keptstate.KeptState,
+    removables: bool,
+    elsewhere: OtherHostsUsage,
+    left: dict[str, str],
+) -> PurgeFacts:
+    """Return the facts of a purge with all that it removes; raise if nothing may be removed."""
+    vm_volumes = vm_removal.own(
+        vmvolumes.find_volumes(conn, settings, name, removables=removables, left=left)
+    )
+    # A disk removed from the definition stays, even if the running VM still uses it.
+    candidates = _find_candidates(conn, settings, name, removables, left, is_defined=True)
+    files = vm_removal.files(candidates)
+    left |= dict.fromkeys(
+        [path for path in candidates if path not in files], "it was there before the VM was built"
+    )
+    _refuse_others(conn, settings, name, [*files, *vm_volumes.paths], vm_volumes.volumes)
+    devices = vmvolumes.find_shared_devices(conn, settings, vm_volumes.volumes)
+    _refuse_unasked(_judge_devices(devices, elsewhere), name)
+    own_paths = [*files, *vm_volumes.paths, *state.paths]
+    paths = _find_unused(conn, settings, name, own_paths, elsewhere, left)
+    return replace(facts, paths=paths, volumes=vm_volumes.volumes or None)
 
 
 def _check_uuid(conn: Any, name: str, uuid: str | None) -> str:
@@ -218,7 +251,8 @@ def _remove(
     elsewhere: OtherHostsUsage,
     *,
     keep_nvram: bool,
-) -> None:
+    left: dict[str, str],
+) -> Purged:
     name, moved_to = locked_record.name, lifecycle.moved_to(conn, locked_record.name)
     # A VM started in between would run on without a definition, and its files would stay.
     with startlock.hold_start_lock(settings, name):
@@ -229,7 +263,8 @@ def _remove(
             **wire.plain(replace(locked_record.now.read(PurgeFacts), untouched=signatures))
         )
         keep_nvram = keep_nvram or domainfiles.has_shared_variables(conn, name)
-        lifecycle.undefine(conn, name, keep_nvram=keep_nvram)
+        keep_tpm = locked_record.now.read(PurgeFacts).tpm_state is not None
+        lifecycle.undefine(conn, name, keep_nvram=keep_nvram, keep_tpm=keep_tpm)
     submission.forget_token(settings, name)
     if moved_to is None:
         departedvms.forget_target(settings, name)
@@ -238,18 +273,40 @@ def _remove(
     # Sync first, or a crash could restore the definition after the files are gone.
     diskpaths.settle_definitions()
     unfinished.remove_log(name)
+    facts = locked_record.now.read(PurgeFacts)
+    volumes = facts.volumes or []
     try:
-        with unfinished.fill_purge_trash(
-            settings, name, locked_record.now.read(PurgeFacts)
-        ) as drop:
+        with unfinished.fill_purge_trash(settings, name, facts) as drop:
             # Build the index anew: another VM may have been defined over a file since.
             index = unfinished.index_without(conn, settings, name, paths, elsewhere)
-            unfinished.remove(settings, index, policies.DELETE, paths, drop)
-            volumes = locked_record.now.read(PurgeFacts).volumes or []
-            if not drop.stays(volumes):
-                vmvolumes.remove(conn, settings, volumes, other_hosts=elsewhere)
+            gone = unfinished.remove(settings, index, policies.DELETE, paths, drop, left)
+            if drop.stays(volumes):
+                left |= {
+                    "/".join(volume[:2]): "only files can go into the trash; to remove it: "
+                    f"virt.volume_delete {' '.join(map(shlex.quote, volume[:2]))}"
+                    for volume in volumes
+                }
+            else:
+                vmvolumes.remove(conn, settings, volumes, other_hosts=elsewhere, left=left)
+            gone += ["/".join(volume[:2]) for volume in volumes]
+            return _report(facts, drop, gone, left)
     except StorageError as exc:
         raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
+
+
+def _report(
+    facts: PurgeFacts, drop: trash.TrashFiller, gone: Iterable[str], left: dict[str, str]
+) -> Purged:
+    """Return what a purge has removed, and what stays."""
+    return Purged(
+        removed=[path for path in gone if path not in left and path not in drop.files],
+        trashed=list(drop.files),
+        left=left,
+        lost=facts.lost or [],
+        entry=drop.entry if drop.until else None,
+        until=records.time_text(drop.until) or None,
+        can_undo=drop.can_undo,
+    )
 
 
 def undefine(
@@ -399,7 +456,7 @@ def find_shared_files(
         return []
     vm_volumes = vmvolumes.find_volumes(conn, settings, name, removables=removables)
     files = [
-        *_find_candidates(conn, settings, name, removables, is_defined=True),
+        *_find_candidates(conn, settings, name, removables, {}, is_defined=True),
         *vm_volumes.paths,
     ]
     return [
@@ -414,7 +471,7 @@ def find_shared_files(
 
 def find_own_files(conn: Any, settings: HostSettings, name: str, removables: bool) -> list[str]:
     """Return the files that belong to a VM alone, according to its current XML."""
-    files = _find_candidates(conn, settings, name, removables)
+    files = _find_candidates(conn, settings, name, removables, {})
     index = usage.index(conn, settings, excluded_vms=[name], removed_files=files)
     return [path for path in files if not index.verdict(policies.DELETE, path).used_by]
 
@@ -436,7 +493,12 @@ def _refuse_unasked(verdicts: Iterable[Verdict], name: str) -> None:
 
 
 def _find_unused(
-    conn: Any, settings: HostSettings, name: str, paths: list[str], elsewhere: OtherHostsUsage
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    paths: list[str],
+    elsewhere: OtherHostsUsage,
+    left: dict[str, str],
 ) -> list[str]:
     """Return the files that a purge removes; raise AskAll if other hosts may need any of them."""
     index = usage.index(
@@ -446,16 +508,25 @@ def _find_unused(
     _refuse_unasked((verdict for verdict in verdicts if not seedfiles.is_seed(verdict.path)), name)
     for verdict in verdicts:
         if verdict.used_by:
+            left[verdict.path] = verdict.used_by[0].reason
             log.warning("%s of VM %s stays: %s", verdict.path, name, verdict.used_by[0].reason)
     return [verdict.path for verdict in verdicts if not verdict.used_by]
 
 
 def _find_candidates(
-    conn: Any, settings: HostSettings, name: str, removables: bool, *, is_defined: bool = False
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    removables: bool,
+    left: dict[str, str],
+    *,
+    is_defined: bool = False,
 ) -> list[str]:
     """
     Return the files of a VM's disks, and the files in their backing chains made for this VM.
 
+    left
+        Gets the other disks, each with the reason.
     is_defined
         Read the VM's definition, not its running XML. Defaults to False.
     """
@@ -466,13 +537,18 @@ def _find_candidates(
     for disk in readdomain.disk_sources(root):
         path = disk["path"]
         is_removable = disk["device"] in ("cdrom", "floppy")
-        if path is None or disk["type"] != "file" or (is_removable and not removables):
+        if path is not None and is_removable and not removables:
+            left[path] = "it is a cdrom or floppy image"
+            continue
+        if path is None or disk["type"] != "file":
             continue
         if diskpaths.is_device(path):
+            left[path] = "it is a device"
             log.warning("%s stays: it is a device, though VM %s has it as a file", path, name)
             continue
         # VMs of all hosts may read a shared file that this VM only reads.
         if (is_removable or disk["is_readonly"]) and sharing.is_shared(settings, path):
+            left[path] = f"VM {name} only reads it, and others may"
             continue
         out += [path, *_find_own_below(disk, readdomain.uuid(root))]
     return list(dict.fromkeys(out))

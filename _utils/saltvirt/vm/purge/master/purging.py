@@ -5,30 +5,35 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster import minionkeys, orders, undorecords
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen, presence, whereabouts
 from saltvirt.cluster.inventory.locate import ask_presence, locate
 from saltvirt.cluster.inventory.whereabouts import Purpose, Whereabouts
 from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive, act
-from saltvirt.core import arguments
+from saltvirt.core import arguments, wire
 from saltvirt.core.errors import BadArgument, NoSuchVm
 from saltvirt.core.journal.recordfacts import OrderFacts
 from saltvirt.core.journal.records import LockedRecord, Record
 from saltvirt.migration.master import recovery
 from saltvirt.seeding.master import authorization
 from saltvirt.storage.master import fileusers
+from saltvirt.vm.purge.purgeanswers import Purged
 from saltvirt.vm.recovery.master import interrupted
 
 _SHARED = "virt.shared_files"
 
 
-def purge(
-    cloud: Cloud, name: str, delete_key: bool, force: object = False
-) -> dict[str, dict[str, str]]:
+# The key of an answer with what hosts report of purges, by VM.
+DETAILS = "details"
+
+
+def purge(cloud: Cloud, name: str, delete_key: bool, force: object = False) -> dict[str, Any]:
     """
     Remove a VM, its disks, its seed and its key; return ``{host: {name: "purged"}}``.
+
+    What its host reports of the purge is beside that, in ``details``.
 
     force
         Remove the VM even if an unresponsive host may need a file that hosts share: the file goes
@@ -55,7 +60,7 @@ def purge_locked(
     uuid: str | None = None,
     force: bool = False,
     only_made: bool = False,
-) -> dict[str, dict[str, str]]:
+) -> dict[str, Any]:
     """
     Do as :func:`purge` under the VM's order, which the caller holds.
 
@@ -91,8 +96,25 @@ def purge_locked(
     delete_key = delete_key and (moved_to is None or begun_purge is None)
     vm_uuid = uuid or (None if moved_to else presence_by_host[host].uuid)
     only_made = only_made and presence_by_host[host].notes_made
-    _remove(cloud, order, name, host, delete_key, vm_uuid, only_made=only_made, force=force)
-    return {host: {name: "purged"}}
+    purged = _remove(
+        cloud,
+        order,
+        name,
+        host,
+        delete_key,
+        vm_uuid,
+        only_made=only_made,
+        force=force,
+        undo_uuid=presence_by_host[host].uuid if presence_by_host[host].reports else None,
+    )
+    details = {} if purged is None else {DETAILS: {name: _details(name, purged)}}
+    return {host: {name: "purged"}, **details}
+
+
+def _details(name: str, purged: Purged) -> dict[str, Any]:
+    """Return what a host reports of a purge, with the command that undoes it."""
+    undo = f"salt-run virt.undo {shlex.quote(name)}" if purged.can_undo else None
+    return {**wire.plain(purged), "undo": undo}
 
 
 def _begun_purge(order: LockedRecord, delete_key: bool) -> Record | None:
@@ -180,21 +202,34 @@ def _remove(
     *,
     force: bool = False,
     only_made: bool = False,
-) -> None:
+    undo_uuid: str | None = None,
+) -> Purged | None:
+    """
+    Have a host remove a VM, and delete its key; return what the host reports.
+
+    undo_uuid
+        The VM's UUID, if the host can report what it removes. Defaults to a host that cannot.
+    """
     # Before anything is recorded: an unresponsive host prevents the purge.
     paths = _shared_files(cloud, host, name)
     replies = fileusers.ask(cloud, host, paths, uuid=uuid, force=force) if paths else {}
     public_key = minionkeys.read_accepted(cloud.opts, name) if delete_key else None
     order_id = minions.new_id()
-    facts = OrderFacts(host=host, order_id=order_id, public_key=public_key, only_made=only_made)
+    facts = OrderFacts(
+        host=host,
+        order_id=order_id,
+        public_key=public_key,
+        only_made=only_made,
+        undo_uuid=undo_uuid,
+    )
     orders.begin(order, orders.REMOVING, facts)
+    options = {"uuid": uuid, "only_made": only_made, "replies": replies, "report": bool(undo_uuid)}
+    # Hosts of older releases refuse options that they do not know.
+    kwarg = {option: value for option, value in options.items() if value}
     try:
-        # Another VM of that name may exist by the time the host acts.
-        kwarg: dict[str, Any] = {} if uuid is None else {"uuid": uuid}
-        kwarg |= {"only_made": True} if only_made else {}
-        kwarg |= {"replies": replies} if replies else {}
         reply = act(cloud, host, "virt.purge", name, kwarg=kwarg, order_id=order_id)
         fileusers.refuse_unasked(host, "virt.purge", reply)
+        purged = wire.read(host, "virt.purge", Purged, reply) if undo_uuid else None
     except (KeyboardInterrupt, SystemExit):
         raise HostCommandFailed(
             f"interrupted while {host} removed VM {name!r}; run salt-run virt.purge {name} again, "
@@ -208,10 +243,13 @@ def _remove(
         if _still_has(cloud, host, name):
             order.end()
         raise
+    if purged is not None and purged.can_undo:
+        undorecords.note_order(cloud.opts, order.now)
     minionkeys.delete(cloud.opts, name, public_key)
     authorization.forget(cloud.opts, name, host)
     lastseen.record_removal(cloud.opts, name)
     order.end()
+    return purged
 
 
 def _shared_files(cloud: Cloud, host: str, name: str) -> list[str]:

@@ -170,9 +170,7 @@ def fill_purge_trash(
     settings: HostSettings, name: str, facts: PurgeFacts
 ) -> AbstractContextManager[trash.TrashFiller]:
     """Return the filler that removes a purged VM's files, into the trash if it is on."""
-    return trash.fill_trash(
-        settings, name, reason="virt.purge", uuid=facts.uuid, definition=facts.definition
-    )
+    return trash.fill_trash(settings, name, reason="virt.purge", purged=facts)
 
 
 def signatures(paths: Iterable[str]) -> dict[str, list[int]]:
@@ -212,6 +210,7 @@ def remove(
     policy: Policy,
     paths: Iterable[str],
     drop: Callable[[Verdict], None] | None = None,
+    left: dict[str, str] | None = None,
 ) -> list[str]:
     """
     Remove files of a VM, except files needed here or on another host; return the removed files.
@@ -220,6 +219,8 @@ def remove(
         The policy that decides which references in ``index`` count.
     drop
         Removes a single file. Defaults to removing it for good.
+    left
+        Gets the files that stay, each with the reason. Defaults to none.
 
     Raises StorageError if a file cannot be removed; the others are removed all the same.
     """
@@ -228,7 +229,7 @@ def remove(
         verdict = index.verdict(policy if _may_be_needed(path) else policies.UNDO, path)
         reason = "it is a device" if diskpaths.is_device(path) else _use_reason(verdict)
         if reason is not None:
-            log.warning("%s stays: %s", path, reason)
+            _note_left(path, reason, left)
             continue
         if Path(path).is_symlink():
             # The link's target may serve other purposes.
@@ -244,6 +245,12 @@ def remove(
     if failures:
         raise StorageError(f"these files cannot be removed: {', '.join(failures)}")
     return removed_paths
+
+
+def _note_left(path: str, reason: str, left: dict[str, str] | None) -> None:
+    log.warning("%s stays: %s", path, reason)
+    if left is not None:
+        left[path] = reason
 
 
 def index_without(

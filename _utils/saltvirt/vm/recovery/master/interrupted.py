@@ -5,12 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt.cluster import minionkeys, orders
+from saltvirt.cluster import minionkeys, orders, undorecords
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory.presence import VmPresence
 from saltvirt.cluster.rpc import minions
 from saltvirt.core.errors import NameTaken
 from saltvirt.core.journal.records import LockedRecord, Record
+
+# The phases in which a host may have the order's job.
+_ASKED = (orders.ORDERED, orders.REMOVING, undorecords.RESTORING)
+_FUNCTIONS = {orders.REMOVING: "purge", undorecords.RESTORING: "undo"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +42,7 @@ def give_up(cloud: Cloud, order: LockedRecord) -> PendingJob:
     record = order.record
     facts = orders.read_facts(record)
     host, order_id = facts.host, facts.order_id
-    if record is None or record.phase not in (orders.ORDERED, orders.REMOVING):
+    if record is None or record.phase not in _ASKED:
         return PendingJob()
     if not (host and order_id):
         return PendingJob()
@@ -58,7 +62,7 @@ def settle(
     suspects: Mapping[str, str],
 ) -> str:
     """
-    End the order of an interrupted deployment or purge, if its outcome is known.
+    End the order of an interrupted deployment, purge or undo, if its outcome is known.
 
     sightings_by_host
         The answers about the VM of all hosts that answer.
@@ -77,7 +81,7 @@ def settle(
     if was_asked:
         _refuse_late(record, sightings_by_host, suspects)
     if was_asked and any(sighting.is_complete for sighting in sightings_by_host.values()):
-        order.end()
+        _end_complete(opts, order)
         return "the interrupted command had finished: the VM is complete and keeps its key"
     # The host itself removes what a build left that died before the VM was defined.
     if was_asked and any(
@@ -89,6 +93,14 @@ def settle(
     outcome_text = _discard_key(opts, order)
     order.end()
     return outcome_text
+
+
+def _end_complete(opts: Mapping[str, Any], order: LockedRecord) -> None:
+    """End the order of a VM that is complete; accept its key if it was brought back."""
+    if order.now.phase == undorecords.RESTORING:
+        undorecords.complete(opts, order, orders.read_facts(order.now).public_key)
+    else:
+        order.end()
 
 
 def _without_other_vms(
@@ -119,7 +131,7 @@ def _refuse_late(
 
 def _shows_outcome(record: Record, sighting: VmPresence) -> bool:
     """Return whether a host's answer already shows the outcome of an order in progress."""
-    return sighting.building or (sighting.is_complete and record.phase == orders.ORDERED)
+    return sighting.building or (sighting.is_complete and record.phase != orders.REMOVING)
 
 
 def order_hosts(order: LockedRecord) -> list[str]:
@@ -132,7 +144,10 @@ def _discard_key(opts: Mapping[str, Any], order: LockedRecord) -> str:
     """Remove the key that an order recorded, as no host has the VM; return what was done."""
     record = order.now
     public = orders.read_facts(record).public_key
+    if record.phase == undorecords.RESTORING:
+        return "its interrupted virt.undo had brought nothing back"
     if record.phase == orders.REMOVING:
+        undorecords.note_order(opts, record)
         is_deleted = minionkeys.delete(opts, record.name, public)
         return "its minion key is deleted now" if is_deleted else "its minion key is gone too"
     if public is not None:
@@ -141,9 +156,9 @@ def _discard_key(opts: Mapping[str, Any], order: LockedRecord) -> str:
 
 
 def _unknown_message(record: Record, suspects: Mapping[str, str]) -> str:
-    is_purge = record.phase == orders.REMOVING
-    function, ending = ("purge", "finished") if is_purge else ("init", "finished or taken back")
-    rerun_text = "" if is_purge else "run virt.init again, or "
+    function = _FUNCTIONS.get(record.phase, "init")
+    ending = "finished or taken back" if function == "init" else "finished"
+    rerun_text = "" if function == "purge" else f"run virt.{function} again, or "
     suspects_text = ", ".join(f"{host} ({reason})" for host, reason in sorted(suspects.items()))
     return (
         f"an interrupted virt.{function} of VM {record.name!r} cannot be {ending} yet: it may be "

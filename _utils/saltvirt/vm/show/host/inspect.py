@@ -264,17 +264,19 @@ def _storage(
 ) -> StorageFacts:
     total, free = diskpaths.free_mib(settings.images)
     capacity = settings.capacity.get("disk_mib")
+    trash_bytes = trash.taken_bytes(settings)
     if capacity is None:
         committed_mib = total - free + promises["growth"] // MIB
     else:
         # Files in the trash take room too; above, total - free includes them.
-        committed_mib = (promises["virtual"] + trash.taken_bytes(settings)) // MIB
+        committed_mib = (promises["virtual"] + trash_bytes) // MIB
     limit = (capacity or total) * settings.disk_ratio - settings.disk_reserve_mib
     return StorageFacts(
         images={"path": settings.images, "total_mib": total, "free_mib": free},
         pools=pools,
         limit_mib=int(limit),
         committed_mib=committed_mib + sum(facts.disk_mib for facts in coming_vms),
+        trash_mib=trash_bytes // MIB or None,
     )
 
 
@@ -358,6 +360,7 @@ def presence(conn: Any, settings: HostSettings, name: str) -> Presence:
         moved_to=moved_to,
         uuid=uuid,
         notes_made=notes_made,
+        reports=True,
         building=name in reservations.read_coming_vms(settings),
         unfinished=name in reservations.find_unfinished(settings),
     )
