@@ -20,7 +20,8 @@ READ_ONLY = vmcommands.looking() | frozenset(
     (
         *("virt.audit", "virt.cell_job", "virt.find", "virt.host_info", "virt.host_lost"),
         "virt.images",
-        *("virt.list", "virt.next_host", "virt.query", "virt.setup_check", "virt.trash"),
+        *("virt.list", "virt.next_host", "virt.query", "virt.setup_check", "virt.status"),
+        "virt.trash",
         *("virt_pki.list", "virt_pki.export"),
     )
 )

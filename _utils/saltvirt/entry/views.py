@@ -12,6 +12,8 @@ as plain lines.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from saltvirt.entry import statusview
+
 View = dict[str, Any]
 Arguments = Mapping[str, Any]
 _BESIDE = ("unreachable", "failed", "duplicates", "last_seen")
@@ -286,6 +288,10 @@ def _by_host(answer: Any, _arguments: Arguments) -> View:
     return said(f"{host}: {outcome}" for host, outcome in sorted(answer.items()))
 
 
+def _status(answer: Any, _arguments: Arguments) -> View:
+    return said(statusview.lines(answer))
+
+
 def _revoke(answer: Any, _arguments: Arguments) -> View:
     lines = [
         f"{host} is no hypervisor of this master any more" for host in answer.get("disallowed", ())
@@ -313,6 +319,7 @@ _VIEWS: Mapping[str, Callable[[Any, Arguments], View]] = {
     "virt.disallow": _disallow,
     "virt.list": _list,
     "virt.find": _find,
+    "virt.status": _status,
     "virt.trash": _trash,
     "virt.trash_restore": _trash_restore,
     "virt.trash_empty": _trash_empty,

@@ -90,6 +90,7 @@ MODULES: Mapping[str, Functions] = {
     "virt_snapshot": Functions(
         looks="list_snapshots", changes="snapshot delete_snapshots revert_snapshot"
     ),
+    "virt_status": Functions(looks="status_facts"),
     "virt_stats": Functions(looks="vm_cputime vm_netstats vm_diskstats"),
     "virt_update": Functions(changes="setmem setvcpus set_autostart"),
     "virt_vm": Functions(
@@ -136,5 +137,6 @@ RUNNERS: Mapping[str, Functions] = {
         module="virt_pki", looks="list", changes="renew revoke rotate_ca export import"
     ),
     "virt_setup": Functions(looks="setup_check"),
+    "virt_status": Functions(looks="status"),
     "virt_vm": _runner("virt_vm"),
 }
