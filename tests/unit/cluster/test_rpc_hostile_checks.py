@@ -13,15 +13,18 @@ from saltvirt.checks.doctor.doctoranswer import SeenVm
 from saltvirt.checks.doctor.master import masterrecords, run
 from saltvirt.checks.master import runningmaster
 from saltvirt.checks.setup.master import unloaded
+from saltvirt.checks.status.statusanswer import StatusFacts
 from saltvirt.cluster.inventory import inventory
 from saltvirt.core import filecontent, wire
 from sizes import sizes
 from test_doctor_judging import facts, loose
+from test_status_run import of_host
 
 # What is looked at, and nothing is done.
 CALLS = [
     ("virt_audit", "audit", {}, None),
     ("virt_setup", "setup_check", {}, None),
+    ("virt_status", "status", {}, None),
     ("virt_doctor", "doctor", {}, None),
     ("virt_doctor", "doctor", {"fix": True}, None),
     ("virt_doctor", "trash", {}, None),
@@ -45,10 +48,17 @@ def checked(lab, monkeypatch, signed):
         said = facts(code=filecontent.of_code(), vms=vms, files=[loose()], left=left)
         return wire.plain(dataclasses.replace(said, copies=["/a", "/b"]))
 
+    def status(cloud, host, **_given):
+        parts = {"audit": audit, "doctor": doctor(cloud, host), "setup": setup}
+        states = {name: "running" for name in cloud.hosts[host]}
+        own = of_host(states=states, restart={"web": ["2 CPUs"]}, unfinished=["own"])
+        return wire.plain(StatusFacts(host=own, **parts, why_not={"other": "no such part"}))
+
     for name, says in (
         ("_audit", lambda _cloud, _host: audit),
         ("_setup_facts", lambda _cloud, _host, **_given: setup),
         ("_doctor_facts", doctor),
+        ("_status_facts", status),
         ("_doctor_mend", lambda _cloud, _host, _wanted: ["removed"]),
         ("_trash", lambda _cloud, _host: BIN),
         ("_trash_restore", lambda _cloud, _host, _entry: {"files": ["/a"], "definition": None}),
