@@ -4,8 +4,8 @@ The shape of each runner function's answer, and the page of the reference that s
 A shape is ``str``, ``int``, ``float`` (also a whole number), ``bool``, ``None``, ``ANY``, a list
 with the shape of its elements, a mapping, or a tuple of alternatives. A key of a mapping in
 capitals, such as ``HOST``, stands for any number of keys, a key that ends in ``?`` may be left out,
-and all others are always there. ``tests/unit/entry/test_answershapes.py`` compares the table with recorded
-answers, and the tests of the lab with each answer that they get.
+and all others are always there. ``tests/unit/entry/test_runners_answershapes.py`` compares the
+table with answers that the lab has recorded, and ``tests/cloud/test_examples.py`` with new ones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -10,17 +10,24 @@ IS_RECORDING = bool(os.environ.get("SALTVIRT_RECORD"))
 _MOST = 4
 
 
-def record(words, text):
-    """Write down what a call has printed as JSON, unless a longer answer of it is there."""
+def read(words, text):
+    """Return the function that a call names, and what it has printed; None if that is no answer."""
     function = next((word for word in words if word.startswith(("virt.", "virt_"))), None)
     try:
         data = json.loads(text)
     except ValueError:
-        return
+        return function, None
+    if not isinstance(data, dict) or "error" not in data:
+        return function, data
     # A check that finds something fails, and has the same answer besides.
-    if isinstance(data, dict) and "findings" in data:
-        data = {key: value for key, value in data.items() if key not in ("error", "retcode")}
-    if function is None or (isinstance(data, dict) and "error" in data):
+    without_error = {key: value for key, value in data.items() if key not in ("error", "retcode")}
+    return function, without_error if "findings" in data else None
+
+
+def record(words, text):
+    """Write down what a call has printed, unless a longer answer of its function is there."""
+    function, data = read(words, text)
+    if function is None or data is None:
         return
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{function}.json"

@@ -49,6 +49,12 @@ def _host_lines(hosts: Mapping[str, Any]) -> Iterator[str]:
         yield f"hosts: {_all(allowed)} {'answers' if allowed == 1 else 'answer'}"
     else:
         yield f"hosts: {answering} of {allowed} answer; VMs and room below are of these"
+    yield from _unanswered_lines(hosts)
+    yield from _closed_lines(hosts)
+
+
+def _unanswered_lines(hosts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines about hosts without an answer."""
     if hosts["silent"]:
         texts = [f"{row['host']} {NO_ANSWER}{_beside(row)}" for row in hosts["silent"]]
         yield f"silent: {_join(texts)}: {_setup_check(hosts['silent'])}"
@@ -58,6 +64,10 @@ def _host_lines(hosts: Mapping[str, Any]) -> Iterator[str]:
             for row in hosts["failed"]
         ]
         yield f"failed: {_join(texts)}: {_setup_check(hosts['failed'])}"
+
+
+def _closed_lines(hosts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines about hosts that get no new VMs."""
     if hosts["without_key"]:
         names = _join(hosts["without_key"])
         yield f"without a key: {names} (allowed, and no key of that id is accepted): salt-key -L"
@@ -131,19 +141,23 @@ def _is_full(row: Mapping[str, int]) -> bool:
 
 def _check_lines(checks: Mapping[str, Any] | None) -> Iterator[str]:
     for name, verdict in (checks or {}).items():
-        nothing, something = _VERDICTS[name]
-        command = f"salt-run virt.{name}"
-        if verdict["error"] is not None:
-            yield f"{name}: it failed: {verdict['error'][:_LONGEST_REASON]}: {command}"
-            continue
-        count, hints = verdict["findings"], verdict["hints"]
-        text = f"{count_text(count, 'thing')} {something}" if count else nothing
-        if hints:
-            text += f"; {count_text(hints, 'hint')}"
-        if count:
-            first = verdict["first"]
-            text += f", first {first['check']} of {first['where']}"
-        yield f"{name}: {text}: {command}" if count or hints else f"{name}: {text}"
+        text, is_well = _describe_verdict(name, verdict)
+        yield f"{name}: {text}" if is_well else f"{name}: {text}: salt-run virt.{name}"
+
+
+def _describe_verdict(name: str, verdict: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return what a check has found, and whether that is nothing at all."""
+    if verdict["error"] is not None:
+        return f"it failed: {verdict['error'][:_LONGEST_REASON]}", False
+    nothing, something = _VERDICTS[name]
+    count, hints = verdict["findings"], verdict["hints"]
+    text = f"{count_text(count, 'thing')} {something}" if count else nothing
+    if hints:
+        text += f"; {count_text(hints, 'hint')}"
+    if count:
+        first = verdict["first"]
+        text += f", first {first['check']} of {first['where']}"
+    return text, not count and not hints
 
 
 def _certificate_lines(certificates: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -169,25 +183,28 @@ def _days(days_left: int) -> str:
 
 def _open_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines about what is under way, or waits for an operator."""
-    restart, unfinished = answer["restart"], answer["unfinished"]
-    keys, at_work = answer["keys_waiting"], answer["at_work"]
-    if at_work:
-        yield f"at work: commands for {_join(at_work)}"
+    if answer["at_work"]:
+        yield f"at work: commands for {_join(answer['at_work'])}"
+    waiting_lines = list(_waiting_lines(answer))
+    yield from waiting_lines or [
+        "open: nothing is unfinished; no VM waits for a restart, and no key to be accepted"
+    ]
+
+
+def _waiting_lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    restart, unfinished, keys = answer["restart"], answer["unfinished"], answer["keys_waiting"]
     if restart:
         texts = [f"{row['vm']} ({', '.join(row['changes'])})" for row in restart]
+        count = count_text(len(restart), "VM")
         command = f"salt-run virt.vm_info {shlex.quote(restart[0]['vm'])}"
-        yield f"restart: {count_text(len(restart), 'VM')} with changes for the next start, " + (
-            f"{_join(texts)}: {command}"
-        )
+        yield f"restart: {count} with changes for the next start, {_join(texts)}: {command}"
     if unfinished:
-        yield f"unfinished: {join_some(map(_left_text, unfinished), _MOST, '; ')}: " + (
-            _settling_command(unfinished)
-        )
+        texts = [_left_text(row) for row in unfinished]
+        text = join_some(texts, _MOST, "; ")
+        yield f"unfinished: {text}: {_settling_command(unfinished)}"
     if keys:
         text = f"{count_text(len(keys), 'key')} waiting to be accepted ({_join(keys)})"
         yield f"keys: {text}: salt-key -l unaccepted"
-    if not (restart or unfinished or keys):
-        yield "open: nothing is unfinished; no VM waits for a restart, and no key to be accepted"
 
 
 def _left_text(row: Mapping[str, Any]) -> str:

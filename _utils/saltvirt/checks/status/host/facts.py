@@ -43,7 +43,7 @@ def read_host_status(conn: Any, settings: HostSettings, info: HostInfo | None) -
     # Records before domains, as in host_info.
     moves = list(doctorfacts.read_moves(settings))
     info = info or inspect.host_info(conn, settings)
-    used_cpus, used_mib = inspect.used(conn)
+    used_cpus, used_mib = _read_used(conn)
     images, storage = info.storage.images, info.storage
     return HostStatus(
         is_in_maintenance=info.maintenance,
@@ -65,6 +65,14 @@ def read_host_status(conn: Any, settings: HostSettings, info: HostInfo | None) -
             limit=storage.limit_mib,
         ),
     )
+
+
+def _read_used(conn: Any) -> tuple[int, int]:
+    """Return the CPUs and the MiB that the running and paused VMs have now."""
+    vm_rows = query.rows(conn, with_xml=False, with_blocks=False, with_fallback=True)
+    active = [row for row in vm_rows if row["state"] in ("running", "paused")]
+    used_kib = sum(row["memory_kib"] for row in active)
+    return sum(row["vcpus"] for row in active), used_kib // 1024
 
 
 def _find_restarts(conn: Any, info: HostInfo) -> dict[str, list[str]]:

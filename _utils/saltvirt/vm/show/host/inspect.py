@@ -110,23 +110,11 @@ def free(conn: Any) -> dict[str, Any]:
     return _free(query.node(conn), vm_rows)
 
 
-def used(conn: Any) -> tuple[int, int]:
-    """Return the CPUs and the MiB that the running and paused VMs have now."""
-    vm_rows = query.rows(conn, with_xml=False, with_blocks=False, with_fallback=True)
-    cpus, used_mib = _used(vm_rows)
-    return cpus, int(used_mib)
-
-
-def _used(vm_rows: Sequence[Mapping[str, Any]]) -> tuple[int, float]:
-    active = [row for row in vm_rows if row["state"] in ("running", "paused")]
-    used_mib: float = sum(row["memory_kib"] for row in active) / 1024
-    return sum(row["vcpus"] for row in active), used_mib
-
-
 def _free(node: Mapping[str, Any], vm_rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    cpus, used_mib = _used(vm_rows)
+    active = [row for row in vm_rows if row["state"] in ("running", "paused")]
+    used_mib = sum(row["memory_kib"] for row in active) / 1024
     return {
-        "freecpu": node["cpus"] - cpus,
+        "freecpu": node["cpus"] - sum(row["vcpus"] for row in active),
         "freemem": node["phymemory"] - _HOST_RESERVE_MIB - used_mib,
     }
 

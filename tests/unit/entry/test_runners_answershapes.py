@@ -1,16 +1,13 @@
 """Each runner function has a shape of its answer, and what the lab has recorded has that shape."""
 
-import sys
 from pathlib import Path
 
+import answershapes
 import pytest
 import recordedanswers
 from saltvirt.core.salt import lookonly
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "docs"))
-import answershapes  # noqa: E402
-
 FUNCTIONS = {
     f"{table.module}.{name}"
     for table in lookonly.RUNNERS.values()
