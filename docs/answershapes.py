@@ -122,11 +122,11 @@ RUNNERS: Mapping[str, Any] = {
     "virt.snapshot": _of_vm(({"name": str}, str)),
     **dict.fromkeys(("virt.list_snapshots", "virt.snapshots"), _of_vm([SNAPSHOT])),
     "virt.delete_snapshots": {
-        "HOST": {"NAME": ({"available": {"NAME": ([SNAPSHOT], str)}, "deleted": ANY}, str)}
+        "HOST": ({"available": {"NAME": ([SNAPSHOT], str)}, "deleted": {"SNAPSHOT": ANY}}, str)
     },
     **dict.fromkeys(
         ("virt.revert_snapshot", "virt.revert"),
-        {"HOST": {"NAME": ({"reverted": str, "deleted": ([str], str), "warnings?": [str]}, str)}},
+        {"HOST": ({"reverted": str, "deleted": ([str], str), "warnings?": [str]}, str)},
     ),
     "virt.vm_info": {
         "HOST": {
@@ -258,7 +258,12 @@ RUNNERS: Mapping[str, Any] = {
     },
     "virt.host_lost": {
         **{"host": str, "state": str, "moves": {"NAME": str}, "unasked?": {"HOST": str}},
-        "vms": {"NAME": {"shared_disks": {"PATH": [str]}, "open": [str], "also_on": [str]}},
+        "vms": {
+            "NAME": {
+                **{"cpu": NUMBER_OR_NULL, "mem_mib": NUMBER_OR_NULL, "open": [str]},
+                **{"shared_disks": {"PATH": [str]}, "also_on": [str]},
+            }
+        },
         "steps": [{"step": str, "commands": [str]}],
     },
     "virt.allow": (

@@ -31,7 +31,11 @@ CALLS = [
     ("virt_doctor", "trash_restore", {"host": HOSTILE, "entry": "own-1"}, "own"),
     ("virt_doctor", "trash_empty", {}, None),
 ]
-BIN = {"own-1": {"vm": "own", "uuid": "u", "purged": "2026-11-25 02:17", "bytes": 7, "files": 1}}
+TRASHED = {
+    **{"vm": "own", "uuid": "u", "since": "2026-11-25 02:17:00", "until": None, "why": "purged"},
+    **{"bytes": 7, "files": ["/a"], "volumes": [], "definition": None, "away": []},
+}
+BIN = {"own-1": TRASHED}
 lab = hostile.lab
 
 
@@ -101,6 +105,7 @@ def test_what_a_host_that_means_well_says_is_understood(checked, monkeypatch, ca
     answer = look(checked, monkeypatch, call, []).answer
 
     assert HOSTILE in str(answer), answer
+    assert hostile.wrong_in_answer(call, answer) == []
 
 
 def test_a_host_that_is_not_understood_keeps_nobody_elses_trash(checked, monkeypatch):
