@@ -194,7 +194,7 @@ def _open_lines(answer: Mapping[str, Any]) -> Iterator[str]:
 def _waiting_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     restart, unfinished, keys = answer["restart"], answer["unfinished"], answer["keys_waiting"]
     if restart:
-        texts = [f"{row['vm']} ({', '.join(row['changes'])})" for row in restart]
+        texts = [f"{row['vm']} ({_join(row['changes'])})" for row in restart]
         count = count_text(len(restart), "VM")
         command = f"salt-run virt.vm_info {shlex.quote(restart[0]['vm'])}"
         yield f"restart: {count} with changes for the next start, {_join(texts)}: {command}"

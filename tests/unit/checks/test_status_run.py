@@ -104,14 +104,17 @@ def test_all_hosts_are_asked_once(fleet):
 
 def test_vms_and_room_are_counted_over_all_hosts(fleet):
     fleet.said["hyper1"] = of_host(states={"web1": "running", "web2": "shutdown"}, coming=["new"])
-    fleet.said["hyper2"] = of_host(states={"db1": "running"}, is_in_maintenance=True)
+    fleet.said["hyper2"] = of_host(
+        states={"db1": "running", "db2": "a made-up state"}, is_in_maintenance=True
+    )
     too_much = RoomFacts(used=1, promised=20, limit=8)
     fleet.said["hyper3"] = of_host(cpus=too_much)
 
     status = fleet.status(has_checks=False)
 
     assert status["vms"] == {
-        **{"total": 3, "by_state": {"running": 2, "shutdown": 1}, "coming": 1, "last_seen": 0},
+        "by_state": {"running": 2, "shutdown": 1, "unknown": 1},
+        **{"total": 4, "coming": 1, "last_seen": 0},
     }
     # Nothing of the host in maintenance, nor of the one that has promised too much.
     assert status["room"]["cpus"] == {"used": 5, "promised": 32, "free_to_promise": 2, "limit": 24}

@@ -1,5 +1,7 @@
 """The lines of the status: about ten, and each that needs attention ends with its command."""
 
+from pathlib import Path
+
 import pytest
 from saltvirt.entry import statusview, views
 
@@ -192,3 +194,19 @@ def test_a_thousand_silent_hosts_take_one_line():
 
 def test_without_checks_there_are_no_lines_of_checks():
     assert not [line for line in lines(checks=None) if line.startswith(("doctor", "audit"))]
+
+
+def test_the_page_shows_what_the_command_shows():
+    silent = {"host": "hyper3", "silent_s": 7200, "since": None, "last_seen": 4}
+    first = {"check": "libvirt-release", "where": "hyper1", "what": "w", "fix": "f"}
+    disk = {"used": 123392, "promised": 317440, "free_to_promise": 706560, "limit": 1024000}
+    found = lines(
+        hosts={**HOSTS, "answering": 2, "silent": [silent]},
+        vms={**ANSWER["vms"], "last_seen": 4},
+        room={**ANSWER["room"], "disk_mib": disk},
+        checks={**ANSWER["checks"], "audit": {**WELL, "findings": 2, "first": first}},
+        restart=[{"vm": "web1", "host": "hyper1", "changes": ["4 CPUs"]}],
+    )
+    page = (Path(__file__).resolve().parents[3] / "docs/status.md").read_text()
+
+    assert "\n".join(["```text", *found, "```"]) in page

@@ -16,6 +16,7 @@ from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory, lastseen
 from saltvirt.cluster.rpc import waits
 from saltvirt.core.terminal import count_text
+from saltvirt.core.vmfilter import STATES
 
 FUN = "virt.status_facts"
 # Hosts renew their certificates long before; a new CA needs all hosts to be applied twice.
@@ -160,7 +161,12 @@ def _elapsed_s(since: float | None, now: float) -> int | None:
 def _vms(
     statuses: Mapping[str, HostStatus], last_seen: _NamesByHost, unanswered_hosts: Iterable[str]
 ) -> dict[str, Any]:
-    states = Counter(state for facts in statuses.values() for state in facts.states.values())
+    # A hostile host may invent states.
+    states = Counter(
+        state if state in STATES else "unknown"
+        for facts in statuses.values()
+        for state in facts.states.values()
+    )
     return {
         "total": states.total(),
         "by_state": dict(sorted(states.items())),
