@@ -22,8 +22,31 @@ BESIDE = {
     "duplicates?": {"NAME": [str]},
     "last_seen?": {"HOST": [str]},
 }
-# An unknown reason against a host, and other rows of a plan.
-ROWS = {"HOST": ANY}
+# What a dry run says of each host.
+ROWS = {
+    "HOST": {
+        **{"fits": bool, "score": (float, None), "reasons": [str], "chosen?": bool, "vm?": str},
+        "warnings?": [str],
+    }
+}
+PLANNED_DISK = {
+    **{"name": str, "target": str, "device": str, "path": TEXT_OR_NULL, "format": TEXT_OR_NULL},
+    **{"size_mib": NUMBER_OR_NULL, "image": TEXT_OR_NULL, "made": TEXT_OR_NULL},
+    "base": TEXT_OR_NULL,
+}
+PLANNED_NIC = {
+    **{"name": str, "type": str, "source": TEXT_OR_NULL, "model": str, "mac": str},
+}
+PLANNED_SEED = {
+    **{"method": str, "install": TEXT_OR_NULL, "install_from": [str], "os": TEXT_OR_NULL},
+    **{"why": str, "warnings": [str]},
+}
+PLAN_OF_CLONE = {
+    **{"source": str, "name": str, "domain_type": str, "arch": TEXT_OR_NULL, "vcpus": int},
+    **{"memory_mib": int, "disks": [PLANNED_DISK], "nics": [PLANNED_NIC], "files": [str]},
+    **{"seed": (PLANNED_SEED, None), "to_fetch": [str], "start": bool, "autostart": bool},
+    **{"xml": TEXT_OR_NULL, "warnings": [str]},
+}
 FINDING = {"check": str, "where": str, "what": str, "fix": str}
 SEVERAL = {
     "vms": {"NAME": {"host": TEXT_OR_NULL, "outcome": ANY, "error": TEXT_OR_NULL}},
@@ -87,7 +110,7 @@ HOST_INFO = {
 }
 NEW_VM = {
     **{"name": str, "host": str, "minion?": TEXT_OR_NULL, "seconds?": (float, None)},
-    **{"addresses?": [str], "addresses_from?": str, "login?": str, "warnings?": [str]},
+    **{"addresses?": [str], "addresses_from?": str, "login?": TEXT_OR_NULL, "warnings?": [str]},
     "cell?": str,
 }
 
@@ -104,10 +127,10 @@ RUNNERS: Mapping[str, Any] = {
     "virt.init": (NEW_VM, ROWS),
     "virt.init_many": {
         **{"built?": {"NAME": str}, "exists": {"NAME": str}, "failed": {"NAME": str}},
-        **{"plan?": {"NAME": str}, "warnings?": ANY, "seconds?": {"NAME": float}},
-        **{"purged?": {"NAME": str}, "left?": ANY, "helps?": [str]},
+        **{"plan?": {"NAME": str}, "warnings?": {"NAME": [str]}, "seconds?": {"NAME": float}},
+        **{"purged?": {"NAME": str}, "left?": {"NAME": str}, "helps?": [str]},
     },
-    "virt.clone": (NEW_VM, ROWS),
+    "virt.clone": (NEW_VM, {"HOST": PLAN_OF_CLONE}),
     **dict.fromkeys(
         (
             *("virt.start", "virt.stop", "virt.force_off", "virt.shutdown", "virt.reset"),
@@ -159,25 +182,35 @@ RUNNERS: Mapping[str, Any] = {
     "virt.vm_diskstats": _of_vm(
         {"rd_req": int, "rd_bytes": int, "wr_req": int, "wr_bytes": int, "errs": int}
     ),
+    # A part that the guest does not tell is null, for the reason in "unavailable".
     "virt.guest_info": _of_vm(
         {
-            **{"agent": TEXT_OR_NULL, "hostname": TEXT_OR_NULL, "os": {"KEY": TEXT_OR_NULL}},
-            "timezone": {"name": TEXT_OR_NULL, "offset_s": NUMBER_OR_NULL},
-            "users": [{"name": TEXT_OR_NULL, "domain": TEXT_OR_NULL, "login_s": (float, None)}],
-            "filesystems": [
-                {
-                    **{"name": TEXT_OR_NULL, "mountpoint": TEXT_OR_NULL, "type": TEXT_OR_NULL},
-                    **{"total_bytes": NUMBER_OR_NULL, "used_bytes": NUMBER_OR_NULL},
-                }
-            ],
-            "interfaces": [
-                {
-                    "name": TEXT_OR_NULL,
-                    "mac": TEXT_OR_NULL,
-                    "addresses": [{"address": TEXT_OR_NULL, "prefix": NUMBER_OR_NULL}],
-                }
-            ],
-            "unavailable": {"PART": str},
+            **{"agent": TEXT_OR_NULL, "hostname": TEXT_OR_NULL, "unavailable": {"PART": str}},
+            "os": ({"KEY": TEXT_OR_NULL}, None),
+            "timezone": ({"name": TEXT_OR_NULL, "offset_s": NUMBER_OR_NULL}, None),
+            "users": (
+                [{"name": TEXT_OR_NULL, "domain": TEXT_OR_NULL, "login_s": (float, None)}],
+                None,
+            ),
+            "filesystems": (
+                [
+                    {
+                        **{"name": TEXT_OR_NULL, "mountpoint": TEXT_OR_NULL, "type": TEXT_OR_NULL},
+                        **{"total_bytes": NUMBER_OR_NULL, "used_bytes": NUMBER_OR_NULL},
+                    }
+                ],
+                None,
+            ),
+            "interfaces": (
+                [
+                    {
+                        "name": TEXT_OR_NULL,
+                        "mac": TEXT_OR_NULL,
+                        "addresses": [{"address": TEXT_OR_NULL, "prefix": NUMBER_OR_NULL}],
+                    }
+                ],
+                None,
+            ),
         }
     ),
     "virt.guest_exec": _of_vm(
@@ -238,23 +271,29 @@ RUNNERS: Mapping[str, Any] = {
             **{"name": str, "from": str, "to": str, "removed": [str], "total_ms?": int},
             **{"downtime_ms?": int, "memory_bytes?": int, "disk_bytes?": int, "warning?": str},
         },
-        ROWS,
+        # With dry_run=True.
+        {
+            **{"name": str, "from": str, "to": str, "state": str, "memory_mib": int},
+            **{"disks": {"TARGET": ANY}, "warning?": str},
+        },
     ),
     "virt.migrate_status": _of_vm({"FIGURE": int}),
     "virt.settle": {"settled": {"NAME": str}, **BESIDE},
     "virt.maintenance": {"HOST": bool},
+    # "moves" are those of a dry run.
     "virt.evacuate": {
-        **{"host": str, "moved?": MOVED, "moves?": ANY, "stays": {"NAME": str}},
-        **{"failed?": {"NAME": str}, "gone?": [str], "warnings": ([str], {"NAME": ANY})},
+        **{"host": str, "moved?": MOVED, "moves?": MOVED, "stays": {"NAME": str}},
+        **{"failed?": {"NAME": str}, "gone?": [str], "warnings": {"NAME": str}},
     },
     "virt.restore": {
-        **{"host": str, "moved?": MOVED, "moves?": ANY, "failed?": {"NAME": str}, "gone": [str]},
-        **{"elsewhere": MOVED, "warnings": ([str], {"NAME": ANY})},
+        **{"host": str, "moved?": MOVED, "moves?": MOVED, "failed": {"NAME": str}, "gone": [str]},
+        **{"elsewhere": MOVED, "warnings?": {"NAME": str}},
     },
     "virt.rebalance": {
         "imbalance": float,
         "moves": [{"name": str, "from": str, "to": str, "gain": float}],
         "stays": {"NAME": str},
+        **BESIDE,
     },
     "virt.host_lost": {
         **{"host": str, "state": str, "moves": {"NAME": str}, "unasked?": {"HOST": str}},
@@ -293,7 +332,7 @@ RUNNERS: Mapping[str, Any] = {
     "virt.trash": {
         "HOST": {
             "ENTRY": {
-                **{"vm": str, "uuid": TEXT_OR_NULL, "since": str, "until": TEXT_OR_NULL},
+                **{"vm": str, "uuid": TEXT_OR_NULL, "since": str, "until": str},
                 **{"why": str, "bytes": int, "files": [str], "volumes": [str]},
                 **{"definition": TEXT_OR_NULL, "away": [str]},
             }

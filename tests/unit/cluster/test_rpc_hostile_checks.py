@@ -32,7 +32,13 @@ CALLS = [
     ("virt_doctor", "trash_empty", {}, None),
 ]
 TRASHED = {
-    **{"vm": "own", "uuid": "u", "since": "2026-11-25 02:17:00", "until": None, "why": "purged"},
+    **{
+        "vm": "own",
+        "uuid": "u",
+        "since": "2026-11-25 02:17:00",
+        "until": "2026-12-02 02:17:00",
+        "why": "purged",
+    },
     **{"bytes": 7, "files": ["/a"], "volumes": [], "definition": None, "away": []},
 }
 BIN = {"own-1": TRASHED}
