@@ -6,6 +6,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import answershapes  # noqa: E402
 import comparison  # noqa: E402
 import reference  # noqa: E402
 
@@ -22,7 +23,11 @@ highlight_language = "none"
 def _write_reference(_app):
     folder = HERE / "reference"
     folder.mkdir(exist_ok=True)
-    found = [*reference.pages(HERE.parent), ("comparison", comparison.page(HERE.parent))]
+    found = [
+        *reference.pages(HERE.parent),
+        ("answers", answershapes.page()),
+        ("comparison", comparison.page(HERE.parent)),
+    ]
     pages = {f"{name}.rst": text for name, text in found}
     for path in folder.iterdir():
         if path.name not in pages:

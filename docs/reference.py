@@ -47,7 +47,9 @@ def _index(found: dict[str, dict[str, list[Source]]]) -> str:
     for kind, title, _call in KINDS:
         names = [f"   {_page_name(kind, name)}" for name in found[kind]]
         lines += [".. toctree::", f"   :caption: {title}", "   :maxdepth: 1", "", *names, ""]
-    return "\n".join([*lines, ".. toctree::", "   :caption: Salt 3006", "", "   comparison", ""])
+    answers = [".. toctree::", "   :caption: Answers", "", "   answers", ""]
+    comparison = [".. toctree::", "   :caption: Salt 3006", "", "   comparison", ""]
+    return "\n".join([*lines, *answers, *comparison])
 
 
 def _modules(folder: Path) -> dict[str, list[Source]]:

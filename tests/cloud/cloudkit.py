@@ -8,6 +8,7 @@ import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import recordedanswers
 from labkit import node, saltd
 from labkit.run import wait_for
 from labkit.settings import CHECKOUT, LabError
@@ -82,7 +83,10 @@ class Cloud:
 
     def command(self, program, *words):
         """Run a command of the master to its end."""
-        return self._command("master", program, words)
+        done = self._command("master", program, words)
+        if recordedanswers.IS_RECORDING and program == "salt-run" and "--out=json" in words:
+            recordedanswers.record(words, done.out)
+        return done
 
     def _command(self, name, program, words):
         pid = node.pid_of(self.lab, name)

@@ -7,7 +7,9 @@ import shlex
 import shutil
 
 import agentkit
+import answershapes
 import pytest
+import recordedanswers
 from cloudkit import TINY, backup_folder, how_to, ticks, wait
 from doctorkit import record
 from labkit.settings import CHECKOUT
@@ -183,15 +185,26 @@ def debian(cloud):
     cloud.purge_all()
 
 
+def wrong_in_answer(program, words, done):
+    """Yield where the answer of a runner, as data, does not have the shape of its function."""
+    if program == "salt-run" and "--out=json" in words:
+        function, answer = recordedanswers.read(words, done.out)
+        if answer is not None:
+            yield from answershapes.mismatches(answershapes.RUNNERS[function], answer)
+
+
 @pytest.mark.parametrize(("ground", "lines"), list(examples()), indirect=["ground"])
 def test_an_example_does_what_it_says(ground, lines):
     for line in lines:
         program, *words = shlex.split(filled(ground, line), comments=True)
+        if recordedanswers.IS_RECORDING and program == "salt-run" and "--out=json" not in words:
+            words.append("--out=json")
         done = ground.command(program, *words)
         # The libvirt of the lab's hosts has known holes, for which the runner's audit fails.
         fails = (program, words[0]) == ("salt-run", "virt.audit")
         assert done.code == fails, f"{line}: {done.out}{done.err}"
         assert done.traceback == []
+        assert list(wrong_in_answer(program, words, done)) == [], line
 
 
 # What pages have their readers type and no other test does; each is on its page word for word.

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 READ_ONLY = vmcommands.looking() | frozenset(
     (
         *("virt.audit", "virt.cell_job", "virt.find", "virt.help", "virt.host_info"),
-        *("virt.host_lost", "virt.images"),
+        *("virt.host_lost", "virt.images", "virt.status"),
         *("virt.list", "virt.next_host", "virt.query", "virt.setup_check", "virt.trash"),
         *("virt_pki.list", "virt_pki.export"),
     )

@@ -14,6 +14,8 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from saltvirt.entry import statusview
+
 View = dict[str, Any]
 Arguments = Mapping[str, Any]
 _DETAILS = "details"
@@ -338,6 +340,10 @@ def _by_host(answer: Any, _arguments: Arguments) -> View:
     return said(f"{host}: {outcome}" for host, outcome in sorted(answer.items()))
 
 
+def _status(answer: Any, _arguments: Arguments) -> View:
+    return said(statusview.lines(answer))
+
+
 def _revoke(answer: Any, _arguments: Arguments) -> View:
     lines = [
         f"{host} is no hypervisor of this master any more" for host in answer.get("disallowed", ())
@@ -404,6 +410,7 @@ _VIEWS: Mapping[str, Callable[[Any, Arguments], View]] = {
     "virt.disallow": _disallow,
     "virt.list": _list,
     "virt.find": _find,
+    "virt.status": _status,
     "virt.purge": _purge,
     "virt.undo": _undo,
     "virt.trash": _trash,

@@ -85,6 +85,7 @@ def test_a_host_can_be_shut_out(master):
         ("virt.doctor", {"fix": True}, False),
         ("virt.query", {}, True),
         ("virt.host_lost", {"host": "hyper1"}, True),
+        ("virt.status", {}, True),
         ("virt.new", {}, False),
     ],
 )

@@ -13,22 +13,35 @@ from saltvirt.checks.doctor.doctoranswer import SeenVm
 from saltvirt.checks.doctor.master import masterrecords, run
 from saltvirt.checks.master import runningmaster
 from saltvirt.checks.setup.master import unloaded
+from saltvirt.checks.status.statusanswer import StatusFacts
 from saltvirt.cluster.inventory import inventory
 from saltvirt.core import filecontent, wire
 from sizes import sizes
 from test_doctor_judging import facts, loose
+from test_status_run import of_host
 
 # What is looked at, and nothing is done.
 CALLS = [
     ("virt_audit", "audit", {}, None),
     ("virt_setup", "setup_check", {}, None),
+    ("virt_status", "status", {}, None),
     ("virt_doctor", "doctor", {}, None),
     ("virt_doctor", "doctor", {"fix": True}, None),
     ("virt_doctor", "trash", {}, None),
     ("virt_doctor", "trash_restore", {"host": HOSTILE, "entry": "own-1"}, "own"),
     ("virt_doctor", "trash_empty", {}, None),
 ]
-BIN = {"own-1": {"vm": "own", "uuid": "u", "purged": "2026-11-25 02:17", "bytes": 7, "files": 1}}
+TRASHED = {
+    **{
+        "vm": "own",
+        "uuid": "u",
+        "since": "2026-11-25 02:17:00",
+        "until": "2026-12-02 02:17:00",
+        "why": "purged",
+    },
+    **{"bytes": 7, "files": ["/a"], "volumes": [], "definition": None, "away": []},
+}
+BIN = {"own-1": TRASHED}
 lab = hostile.lab
 
 
@@ -45,10 +58,17 @@ def checked(lab, monkeypatch, signed):
         said = facts(code=filecontent.of_code(), vms=vms, files=[loose()], left=left)
         return wire.plain(dataclasses.replace(said, copies=["/a", "/b"]))
 
+    def status(cloud, host, **_given):
+        parts = {"audit": audit, "doctor": doctor(cloud, host), "setup": setup}
+        states = {name: "running" for name in cloud.hosts[host]}
+        own = of_host(states=states, restart={"web": ["2 CPUs"]}, unfinished=["own"])
+        return wire.plain(StatusFacts(host=own, **parts, why_not={"other": "no such part"}))
+
     for name, says in (
         ("_audit", lambda _cloud, _host: audit),
         ("_setup_facts", lambda _cloud, _host, **_given: setup),
         ("_doctor_facts", doctor),
+        ("_status_facts", status),
         ("_doctor_mend", lambda _cloud, _host, _wanted: ["removed"]),
         ("_trash", lambda _cloud, _host: BIN),
         ("_trash_restore", lambda _cloud, _host, _entry: {"files": ["/a"], "definition": None}),
@@ -91,6 +111,7 @@ def test_what_a_host_that_means_well_says_is_understood(checked, monkeypatch, ca
     answer = look(checked, monkeypatch, call, []).answer
 
     assert HOSTILE in str(answer), answer
+    assert hostile.wrong_in_answer(call, answer) == []
 
 
 def test_a_host_that_is_not_understood_keeps_nobody_elses_trash(checked, monkeypatch):

@@ -54,7 +54,7 @@ def test_only_who_is_listed_reads_the_clock():
 
 
 def test_when_a_record_began_is_only_shown():
-    # The state passes it on, three put it into a text; all others get that text. The trash, which
+    # The state passes it on, four show it; all others get that text. The trash, which
     # is of nothing that is built or moved, counts its days by it; so does what virt.undo needs.
     readers = {
         str(path.relative_to(HOME))
@@ -66,5 +66,6 @@ def test_when_a_record_began_is_only_shown():
         "migration/host/movestate.py",
         "migration/master/settle.py",
         "checks/doctor/master/masterchecks.py",
+        "checks/status/master/run.py",
     }
     assert readers == {*shown, "cluster/undorecords.py", "storage/trash.py"}

@@ -190,7 +190,7 @@ class Cloud(playedhosts.Cloud):
 
     def _guest_exec(self, host, name, *_command, **_how):
         self._vm(host, name)
-        return {"exit_code": 0, "signal": None, "stdout": "a\nb", "stderr": "", "truncated": []}
+        return {"exit_code": 0, "signal": None, "stdout": "a\nb", "stderr": "", "truncated": False}
 
     def _console_log(self, _host, name, lines):
         return f"{name} login:\n" * lines

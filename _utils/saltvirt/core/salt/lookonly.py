@@ -94,6 +94,7 @@ MODULES: Mapping[str, Functions] = {
     "virt_snapshot": Functions(
         looks="list_snapshots", changes="snapshot delete_snapshots revert_snapshot"
     ),
+    "virt_status": Functions(looks="status_facts"),
     "virt_stats": Functions(looks="vm_cputime vm_netstats vm_diskstats"),
     "virt_update": Functions(changes="setmem setvcpus set_autostart"),
     "virt_vm": Functions(
@@ -143,5 +144,6 @@ RUNNERS: Mapping[str, Functions] = {
     ),
     "virt_rename": _runner("virt_rename"),
     "virt_setup": Functions(looks="setup_check"),
+    "virt_status": Functions(looks="status"),
     "virt_vm": _runner("virt_vm"),
 }

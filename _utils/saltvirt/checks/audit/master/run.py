@@ -1,5 +1,6 @@
 """Audit a cloud: read the master's facts, ask all hosts once, judge the answers."""
 
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -7,7 +8,7 @@ from saltvirt.cells import cellstatus
 from saltvirt.checks.audit.auditanswer import HostAudit
 from saltvirt.checks.audit.master import hostchecks, masterchecks, vmchecks
 from saltvirt.checks.audit.master.auditcloud import FUN, AuditCloud, read_answer
-from saltvirt.checks.engine import Checks
+from saltvirt.checks.engine import Checks, HostFailure
 from saltvirt.checks.master.asking import ProblemsFound, ask_hosts
 from saltvirt.checks.master.masterfacts import MasterFacts
 from saltvirt.cluster import membership
@@ -29,21 +30,8 @@ def audit(cloud: Cloud, now: datetime) -> dict[str, Any]:
     allowed_hosts = inventory.allowed_hosts(cloud)
     answers = ask_hosts(cloud, allowed_hosts, FUN, read_answer)
     master = MasterFacts(cloud, now)
-    vms_by_host = {host: facts.vms for host, facts in answers.hosts.items()}
-    last_seen_guests = membership.find_last_seen_guests(
-        cloud.opts, master.members, set(allowed_hosts) - set(vms_by_host)
-    )
     findings = CHECKS.judge(
-        AuditCloud(
-            master=master,
-            hosts=answers.hosts,
-            failures=answers.failures,
-            hosts_by_guest={
-                **last_seen_guests,
-                **membership.find_guests(master.members, vms_by_host),
-            },
-            cell_faults=cellstatus.faults(cloud.opts, cloud.settings),
-        )
+        build_cloud(cloud, master, allowed_hosts, answers.hosts, answers.failures)
     )
     rows = [finding.row() for finding in findings]
     table = {"findings": rows, "checked": sorted(answers.hosts)}
@@ -52,3 +40,27 @@ def audit(cloud: Cloud, now: datetime) -> dict[str, Any]:
         message = f"{count} {verb} short of docs/security.md; each is named with its fix"
         raise ProblemsFound(message, table)
     return table
+
+
+def build_cloud(
+    cloud: Cloud,
+    master: MasterFacts,
+    allowed_hosts: Collection[str],
+    hosts: Mapping[str, HostAudit],
+    failures: Mapping[str, HostFailure],
+) -> AuditCloud:
+    """Return what an audit judges, by the answers of all allowed hosts."""
+    vms_by_host = {host: facts.vms for host, facts in hosts.items()}
+    last_seen_guests = membership.find_last_seen_guests(
+        cloud.opts, master.members, set(allowed_hosts) - set(vms_by_host)
+    )
+    return AuditCloud(
+        master=master,
+        hosts=hosts,
+        failures=failures,
+        hosts_by_guest={
+            **last_seen_guests,
+            **membership.find_guests(master.members, vms_by_host),
+        },
+        cell_faults=cellstatus.faults(cloud.opts, cloud.settings),
+    )

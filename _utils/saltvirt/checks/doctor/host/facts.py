@@ -21,7 +21,7 @@ def read_host_facts(conn: Any, opts: Mapping[str, Any], settings: HostSettings) 
     )
     unreadable_reasons = {**trash_reasons, **vm_reasons}
     # Records before domains: a VM that loses its record meanwhile is defined by then, or gone.
-    moves = list(_moves(settings))
+    moves = list(read_moves(settings))
     busy_vms = sorted({*_find_busy_vms(settings), *vm_reasons, *(move.name for move in moves)})
     vms = unusedfiles.find_seen_vms(conn)
     # An unreadable record may name any file.
@@ -54,7 +54,8 @@ def _find_busy_vms(settings: HostSettings) -> Iterator[str]:
         )
 
 
-def _moves(settings: HostSettings) -> Iterator[MoveLeft]:
+def read_moves(settings: HostSettings) -> Iterator[MoveLeft]:
+    """Yield the moves on record here."""
     records_folder = reservations.folder(settings)
     for purpose in ("departure", "arrival"):
         for record in records.read_records(records_folder, purpose):

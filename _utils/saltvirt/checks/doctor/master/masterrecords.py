@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from saltvirt.certificates.master import certificates
@@ -48,7 +47,7 @@ def read_records(cloud: Cloud, hosts: Collection[str], now: datetime) -> MasterR
         foreign_virt=installed.find_foreign_virt(),
         now_s=now.timestamp(),
         busy_vms=find_busy_vms(opts),
-        orders=list(_orders(folder)),
+        orders=list(find_orders_left(opts)),
         locks=[str(path) for path in locks.find_dead(folder / orders.PURPOSE)],
         recorded_keys=noted_keys,
         present_keys={name: _read_key(store, name) for name in noted_keys},
@@ -80,7 +79,9 @@ def find_busy_vms(opts: Mapping[str, Any]) -> frozenset[str]:
     )
 
 
-def _orders(folder: Path) -> Iterator[OrderLeft]:
+def find_orders_left(opts: Mapping[str, Any]) -> Iterator[OrderLeft]:
+    """Yield the orders of this master that no command holds."""
+    folder = orders.folder(opts)
     for record in records.read_records(folder, orders.PURPOSE):
         if not records.is_live(folder, orders.PURPOSE, record.name):
             left = OrderLeft(name=record.name, phase=record.phase, since=record.since_text)

@@ -1,6 +1,7 @@
 """Find leftovers by two looks at a cloud, and mend them on request."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from saltvirt.checks.doctor.doctoranswer import DoctorFacts
 from saltvirt.checks.doctor.master import hostchecks, masterchecks, masterrecords, mend
 from saltvirt.checks.doctor.master.doctorcloud import FUN, DoctorCloud
-from saltvirt.checks.engine import Checks
+from saltvirt.checks.engine import Checks, HostFailure
 from saltvirt.checks.master.asking import ProblemsFound, ask_hosts, reader
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
@@ -102,9 +103,25 @@ def _read_cloud(cloud: Cloud, now: datetime) -> DoctorCloud:
     # Before asking hosts: a command that ends meanwhile still counts.
     busy_vms = masterrecords.find_busy_vms(cloud.opts)
     answers = ask_hosts(cloud, inventory.allowed_hosts(cloud), FUN, reader(FUN, DoctorFacts))
-    master = masterrecords.read_records(cloud, list(answers.hosts), now)
+    return build_look(cloud, now, busy_vms, answers.hosts, answers.failures)
+
+
+def build_look(
+    cloud: Cloud,
+    now: datetime,
+    busy_vms: frozenset[str],
+    hosts: Mapping[str, DoctorFacts],
+    failures: Mapping[str, HostFailure],
+) -> DoctorCloud:
+    """
+    Return what a look judges: the hosts' answers, and the master's records.
+
+    busy_vms
+        The VMs that commands of this master worked on before the hosts were asked.
+    """
+    master = masterrecords.read_records(cloud, list(hosts), now)
     master = replace(master, busy_vms=busy_vms | master.busy_vms)
-    look = DoctorCloud(master=master, hosts=answers.hosts, failures=answers.failures)
+    look = DoctorCloud(master=master, hosts=hosts, failures=failures)
     unneeded_keys = [
         name for name in master.recorded_keys if not masterchecks.is_key_needed(name, look)
     ]

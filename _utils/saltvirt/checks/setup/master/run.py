@@ -1,6 +1,7 @@
 """Check a setup: read the master's facts, ask all hosts once, judge the answers."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import salt.utils.minions
@@ -8,7 +9,7 @@ import salt.utils.minions
 from saltvirt.ca import policy, store
 from saltvirt.cells import cellstatus
 from saltvirt.checks.engine import Checks
-from saltvirt.checks.master.asking import ProblemsFound, ask_hosts
+from saltvirt.checks.master.asking import Answers, ProblemsFound, ask_hosts
 from saltvirt.checks.master.masterfacts import MasterFacts
 from saltvirt.checks.setup.master import hostchecks, masterchecks, unloaded
 from saltvirt.checks.setup.master.setupcloud import FUN, LEVELS, NEEDED, SetupCloud, read_answer
@@ -22,7 +23,7 @@ from saltvirt.core.terminal import count_text
 
 READY = "nothing that VMs need is missing: salt-run virt.init NAME 1 512 IMAGE"
 # More time: at its first check a host probes KVM, and tries to reach others.
-_LONGER_S = 10
+LONGER_S = 10
 
 CHECKS: Checks[SetupCloud, SetupFacts] = Checks(
     masterchecks.CHECKS, unloaded.CHECKS, hostchecks.CHECKS
@@ -75,28 +76,54 @@ def _read_cloud(cloud: Cloud, named_hosts: Sequence[str]) -> SetupCloud:
     allowed_hosts = inventory.allowed_hosts(cloud)
     hosts = [host for host in allowed_hosts if not named_hosts or host in named_hosts]
     addresses_by_host = _find_unasked_hosts(cloud, allowed_hosts, named_hosts)
-    grains = {host: _grains(cloud, host) for host in hosts}
-    peers = {host: policy.reachable(host_grains) for host, host_grains in grains.items()}
-    timeout_s = cloud.settings.timeout_s
+    grains = read_grains(cloud, hosts)
     answers = ask_hosts(
         *(cloud, hosts, FUN, read_answer),
-        kwarg={"peers": peers, **({"others": addresses_by_host} if addresses_by_host else {})},
-        timeout_s=timeout_s + _LONGER_S,
+        kwarg={
+            "peers": find_peers(grains),
+            **({"others": addresses_by_host} if addresses_by_host else {}),
+        },
+        timeout_s=cloud.settings.timeout_s + LONGER_S,
     )
+    master = MasterFacts(cloud, store.utc_now(), named_hosts)
+    setup_cloud = build_cloud(cloud, master, answers, grains)
+    if not named_hosts:
+        return setup_cloud
+    return replace(setup_cloud, unasked_hosts=list(addresses_by_host))
+
+
+def find_peers(grains: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return ``{host: addresses}`` by the cached grains of hosts, for their question."""
+    return {host: policy.reachable(host_grains) for host, host_grains in grains.items()}
+
+
+def read_grains(cloud: Cloud, hosts: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+    """Return the cached grains of hosts."""
+    return {host: _grains(cloud, host) for host in hosts}
+
+
+def build_cloud(
+    cloud: Cloud,
+    master: MasterFacts,
+    answers: Answers[SetupFacts],
+    grains: Mapping[str, Mapping[str, Any]],
+) -> SetupCloud:
+    """Return what a check judges, by the answers of the asked hosts."""
     # For a host without our modules Salt itself has sent an error.
     unproved_hosts = [
         host for host, failure in answers.failures.items() if failure.is_missing and failure.reason
     ]
     return SetupCloud(
-        master=MasterFacts(cloud, store.utc_now(), named_hosts),
+        master=master,
         hosts=answers.hosts,
         failures=answers.failures,
         begun_s=answers.begun_s,
         ended_s=answers.ended_s,
-        unasked_hosts=list(addresses_by_host),
-        unsigned_replies=unloaded.unsigned_answers(cloud, unproved_hosts, FUN, timeout_s),
+        unsigned_replies=unloaded.unsigned_answers(
+            cloud, unproved_hosts, FUN, cloud.settings.timeout_s
+        ),
         grains=grains,
-        cell_faults=[] if named_hosts else cellstatus.faults(cloud.opts, cloud.settings),
+        cell_faults=[] if master.named_hosts else cellstatus.faults(cloud.opts, cloud.settings),
     )
 
 

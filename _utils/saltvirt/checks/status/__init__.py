@@ -1,0 +1,1 @@
+"""``virt.status``: how the cloud is, in about ten lines."""

@@ -1,0 +1,77 @@
+"""What a host says for the status: its VMs and its room, and what waits for a restart."""
+
+import dataclasses
+
+import pytest
+from saltvirt.checks.status.host import facts
+from saltvirt.checks.status.statusanswer import HostStatus
+from saltvirt.core import wire
+from saltvirt.core.errors import VirtError
+from saltvirt.libvirt.domains import lifecycle
+from saltvirt.vm.show.host import inspect
+
+pytestmark = pytest.mark.slow
+
+
+def look(host, conn, info=None):
+    """Return what the host says, as the master reads it."""
+    said = wire.plain(facts.read_host_status(conn, host.settings, info))
+    return wire.read("h1", "virt.status_facts", HostStatus, said)
+
+
+def test_vms_and_room_are_those_of_host_info(hypervisor):
+    with hypervisor.libvirt() as conn:
+        before = look(hypervisor, conn)
+        hypervisor.init()
+        info = inspect.host_info(conn, hypervisor.settings)
+        status = look(hypervisor, conn)
+
+    assert status.states == {name: vm.state for name, vm in info.vms.items()} != {}
+    assert status.cpus.promised == info.cpu.vcpus_committed > before.cpus.promised
+    assert status.memory_mib.limit == info.memory.limit_mib
+    assert status.disk_mib.promised == pytest.approx(info.storage.committed_mib, abs=100)
+    assert (status.coming, status.unfinished, status.moves) == ([], [], [])
+
+
+def test_what_runs_is_used_and_what_is_off_is_promised(hypervisor):
+    with hypervisor.libvirt() as conn:
+        hypervisor.init()
+        running = look(hypervisor, conn)
+        lifecycle.destroy(conn, "web1")
+        off = look(hypervisor, conn)
+
+    assert running.cpus.used > off.cpus.used and running.memory_mib.used > off.memory_mib.used
+    assert running.cpus.promised == off.cpus.promised
+
+
+def test_a_vm_with_changes_for_its_next_start_waits_for_a_restart(hypervisor):
+    with hypervisor.libvirt() as conn:
+        hypervisor.init()
+        assert look(hypervisor, conn).restart == {}
+        xml = lifecycle.inactive_xml(conn, "web1")
+        conn.defineXML(xml.replace("1</vcpu>", "3</vcpu>"))
+
+        assert look(hypervisor, conn).restart == {"web1": ["3 CPUs"]}
+
+
+def test_the_answer_to_the_setup_check_has_the_facts_already(hypervisor):
+    with hypervisor.libvirt() as conn:
+        hypervisor.init()
+        info = inspect.host_info(conn, hypervisor.settings)
+        # The file system's figures are those of the moment.
+        given, read = look(hypervisor, conn, info), look(hypervisor, conn)
+        assert dataclasses.replace(given, disk_mib=read.disk_mib) == read
+
+    assert facts.find_info({"info": wire.plain(info)}) == info
+    assert facts.find_info({"refused_option": "virt:images"}) is None
+    assert facts.find_info({"info": None}) is None and facts.find_info(None) is None
+
+
+def test_a_part_that_fails_leaves_the_others():
+    def fail():
+        raise VirtError("libvirt does not answer")
+
+    assert facts.read_parts({"audit": lambda: {"a": 1}, "doctor": fail}) == (
+        {"audit": {"a": 1}},
+        {"doctor": "libvirt does not answer"},
+    )
