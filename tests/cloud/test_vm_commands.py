@@ -1,9 +1,12 @@
 """Every command on a VM finds the VM's host, and several VMs are a table."""
 
-from pathlib import Path
+import shlex
 
+import pageoutputs
 import pytest
-from cloudkit import TINY, how_to
+from cloudkit import TINY, scripts
+
+PAGE = "vm-commands.md"
 
 
 @pytest.fixture
@@ -15,16 +18,18 @@ def web(clean):
     clean.purge_all()
 
 
-def test_the_page_of_commands_is_followed(web):
-    shown = ""
-    for program, *words in how_to("vm-commands.md"):
+def test_the_page_of_commands_is_followed(web, request):
+    printed = {}
+    for line in "".join(scripts(PAGE)).splitlines():
+        program, *words = shlex.split(line)
         done = web.command(program, *words)
         assert done.code == 0, done.out + done.err
         assert done.traceback == []
-        shown = done.out
+        printed[line] = done.out
 
-    table = Path(__file__).parents[2] / "docs/vm-commands.md"
-    assert shown.strip() in table.read_text()
+    for command in pageoutputs.outputs(PAGE):
+        is_regenerated = request.config.getoption("--regenerate")
+        pageoutputs.compare(PAGE, command, printed[command], is_regenerated)
     assert web.local("hyper1", "virt.list_snapshots", "web1") == {"web1": "N/A"}
     for host, name in (("hyper1", "web1"), ("hyper2", "web2")):
         assert "Autostart:      enable" in web.sh(host, f"virsh dominfo {name}")

@@ -102,22 +102,33 @@ def _allow(answer: Any, arguments: Arguments) -> View:
         )
         for minion, entry in sorted(answer.get("candidates", {}).items())
     ]
+    rows += [
+        (minion, word, reason, fingerprint)
+        for key, word, reason in (
+            ("waiting", "waiting", "its key waits for: salt-key -a"),
+            ("others", "other", ""),
+        )
+        for minion, fingerprint in sorted(answer.get(key, {}).items())
+    ]
     lines = [
         f"{words}: {', '.join(answer[key])}"
         for key, words in (
             ("disallowed", "not allowed any more"),
             ("without_key", "allowed, but without an accepted key"),
-            ("waiting", "keys that wait to be accepted (salt-key)"),
-            ("others", "other minions"),
         )
         if answer.get(key)
+    ]
+    lines += [
+        f"an id of a stranger, not of a host: {minion} ({problem})"
+        for minion, problem in sorted(answer.get("odd_ids", {}).items())
     ]
     if answer.get("more_others"):
         lines.append(f"and {answer['more_others']} more minions")
     if answer.get("allow_them"):
         lines.append(f"to allow the candidates: {answer['allow_them']}")
-    titles = ("MINION", "WHAT", "WHY", "FINGERPRINT")
-    return table(titles, rows, sentences=lines, empty="there are no hypervisors yet")
+    if not answer["hypervisors"]:
+        lines.insert(0, "there are no hypervisors yet")
+    return table(("MINION", "WHAT", "WHY", "FINGERPRINT"), rows, sentences=lines)
 
 
 def _disallow(answer: Any, _arguments: Arguments) -> View:

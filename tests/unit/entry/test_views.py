@@ -11,6 +11,9 @@ ALLOWED = {
     "hypervisors": {"hyper1": {"by": "virt.allow", "fingerprint": "aa"}},
     "disallowed": ["hyper9"],
     "candidates": {"hyper2": {"why": "says so", "fingerprint": "bb", "vm_on": ["hyper1"]}},
+    "waiting": {"hyper3": "cc"},
+    "others": {"hyper4": "dd"},
+    "odd_ids": {"hyper;5": "no host is called so"},
     "allow_them": "salt-run virt.allow hyper2",
 }
 TRASH = {
@@ -124,6 +127,8 @@ def test_a_command_says_what_it_has_done(name, answer, arguments, said):
             [
                 ["hyper1", "hypervisor", "virt.allow", "aa"],
                 ["hyper2", "candidate", "says so; but it is a VM on hyper1", "bb"],
+                ["hyper3", "waiting", "its key waits for: salt-key -a", "cc"],
+                ["hyper4", "other", "", "dd"],
             ],
         ),
         (
@@ -210,3 +215,12 @@ def test_each_view_is_of_a_runner_function():
         }
 
     assert set(views._VIEWS) <= names
+
+
+def test_ids_of_strangers_and_the_lack_of_hypervisors_are_said_below_the_table():
+    answer = {**ALLOWED, "hypervisors": {}}
+
+    sentences = views.find("virt.allow", answer, {})["said"]
+
+    assert sentences[0] == "there are no hypervisors yet"
+    assert "an id of a stranger, not of a host: hyper;5 (no host is called so)" in sentences

@@ -262,6 +262,36 @@ def test_a_disk_that_nobody_has_looked_into_is_refused_only_if_it_has_no_minion(
         installing.make_sure(None, {}, job)
 
 
+@pytest.mark.parametrize(
+    ("failure", "refusal"),
+    [
+        (
+            "tar_in: tar: salt/a: Cannot write: No space left on device tar: salt/b",
+            "has no room for",
+        ),
+        ("tar_in: the archive is damaged", "the archive is damaged"),
+    ],
+)
+def test_a_file_system_that_a_minion_fills_is_named_in_one_sentence(failure, refusal, monkeypatch):
+    class FullTree:
+        def mkdir_p(self, path):
+            pass
+
+        def is_dir(self, path):
+            return False
+
+        def tar_in(self, path, folder, **options):
+            raise RuntimeError(failure)
+
+    monkeypatch.syspath_prepend(str(Path(confined.__file__).parent))
+    identity, installing = (importlib.import_module(name) for name in ("identity", "installing"))
+    install_job = {"kind": "tarball", "files": [["/srv/salt.tar.xz", "salt.tar.xz"]]}
+
+    expected = identity.Refused if "room" in refusal else RuntimeError
+    with pytest.raises(expected, match=refusal):
+        installing._tarball(FullTree(), {}, install_job)
+
+
 def test_an_image_that_nobody_could_look_into_is_refused_without_the_users_word(seeing):
     broken = SeedError("the appliance did not start")
 

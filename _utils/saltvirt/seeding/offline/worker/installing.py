@@ -129,7 +129,14 @@ def _tarball(tree: Any, system: dict[str, Any], install: dict[str, Any]) -> None
     if tree.is_dir(_ONEDIR):
         raise Refused(f"it has {_ONEDIR} without a minion in it already")
     options = {"compress": _COMPRESSED[suffix]} if _COMPRESSED[suffix] else {}
-    tree.tar_in(path, "/opt/saltstack", **options)
+    try:
+        tree.tar_in(path, "/opt/saltstack", **options)
+    except RuntimeError as exc:
+        if "No space left on device" not in str(exc):
+            raise
+        raise Refused(
+            f"its root file system has no room for what is in {name}; give an image with more room"
+        ) from exc
     if not tree.is_file(f"{_ONEDIR}/salt-minion", followsymlinks=True):
         raise Refused(f"{name} is not a onedir tarball: it has no salt/salt-minion")
     _refuse_other_processor(tree, system, name)
