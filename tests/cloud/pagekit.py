@@ -1,9 +1,12 @@
 """Whoever follows a page of docs/ at the master of a lab: types its lines, writes its files."""
 
+import re
 import subprocess
 
 from labkit import node
 
+# What later lines of the same reader use.
+_ASSIGNED = re.compile(r"\w+=\S+$")
 _SAID, _CODE = "-- said by --", "-- ended with --"
 
 
@@ -12,7 +15,7 @@ class Reader:
 
     def __init__(self, lab, page, instead):
         self.lab, self.page, self.instead = lab, page, instead
-        self.printed = {}
+        self.printed, self.seconds, self._assigned = {}, {}, []
 
     def folder(self):
         """Return the master's files, as this machine sees them."""
@@ -48,16 +51,20 @@ class Reader:
     def type(self, text):
         """Type lines into one shell; each must succeed. Note what each has printed."""
         lines = [line for line in text.splitlines() if line.strip()]
-        script = "".join(
-            f"echo '{_SAID}'\n{self._replaced(line)}\ncode=$?; echo; echo '{_CODE}' $code\n"
-            "test $code = 0 || exit 1\n"
+        script = "".join(f"{self._replaced(line)}\n" for line in self._assigned)
+        script += "".join(
+            f"echo '{_SAID}'; begin=$EPOCHREALTIME\n{self._replaced(line)}\n"
+            f"code=$?; echo; echo '{_CODE}' $begin $EPOCHREALTIME; test $code = 0 || exit 1\n"
             for line in lines
         )
+        self._assigned += [line for line in lines if _ASSIGNED.match(line)]
         argv = node.enter(node.pid_of(self.lab, "master"), ["bash", "-c", script])
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         printed = done.stdout.split(f"{_SAID}\n")[1:]
         for line, answer in zip(lines, printed, strict=False):
-            self.printed[line] = answer.rpartition(_CODE)[0]
+            self.printed[line], _mark, times = answer.rpartition(_CODE)
+            begin, end = map(float, times.split())
+            self.seconds[line] = end - begin
         assert done.returncode == 0, f"{lines[len(printed) - 1]}:\n{printed[-1]}{done.stderr}"
 
     def _replaced(self, text):

@@ -20,7 +20,7 @@ def web(clean):
 
 def test_the_page_of_commands_is_followed(web, request):
     printed = {}
-    for line in "".join(scripts(PAGE)).splitlines():
+    for line in "".join(scripts("vm-commands.md")).splitlines():
         program, *words = shlex.split(line)
         done = web.command(program, *words)
         assert done.code == 0, done.out + done.err

@@ -9,7 +9,7 @@ reads nothing else. Runner functions that are not there have an outputter of the
 as plain lines.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 View = dict[str, Any]
@@ -88,47 +88,41 @@ def _allow(answer: Any, arguments: Arguments) -> View:
         for host, serials in sorted(answer.get("revoked", {}).items()):
             lines.append(f"{host}: {len(serials)} older certificates with its name were revoked")
         return said([*lines, *_told_lines(answer)])
-    rows = [
-        (minion, "hypervisor", entry["by"], entry["fingerprint"])
-        for minion, entry in sorted(answer["hypervisors"].items())
-    ]
-    rows += [
-        (
-            minion,
-            "candidate",
-            entry["why"]
-            + (f"; but it is a VM on {', '.join(entry['vm_on'])}" if entry["vm_on"] else ""),
-            entry["fingerprint"],
-        )
-        for minion, entry in sorted(answer.get("candidates", {}).items())
-    ]
-    rows += [
-        (minion, word, reason, fingerprint)
-        for key, word, reason in (
-            ("waiting", "waiting", "its key waits for: salt-key -a"),
-            ("others", "other", ""),
-        )
-        for minion, fingerprint in sorted(answer.get(key, {}).items())
-    ]
-    lines = [
-        f"{words}: {', '.join(answer[key])}"
-        for key, words in (
-            ("disallowed", "not allowed any more"),
-            ("without_key", "allowed, but without an accepted key"),
-        )
-        if answer.get(key)
-    ]
-    lines += [
-        f"an id of a stranger, not of a host: {minion} ({problem})"
-        for minion, problem in sorted(answer.get("odd_ids", {}).items())
-    ]
-    if answer.get("more_others"):
-        lines.append(f"and {answer['more_others']} more minions")
-    if answer.get("allow_them"):
-        lines.append(f"to allow the candidates: {answer['allow_them']}")
+    titles = ("MINION", "WHAT", "WHY", "FINGERPRINT")
+    return table(titles, _key_rows(answer), sentences=_member_lines(answer))
+
+
+def _key_rows(answer: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield each minion whose key's fingerprint the operator compares with that on the host."""
+    for minion, entry in sorted(answer["hypervisors"].items()):
+        yield minion, "hypervisor", entry["by"], entry["fingerprint"]
+    for minion, entry in sorted(answer.get("candidates", {}).items()):
+        guest = f"; but it is a VM on {', '.join(entry['vm_on'])}" if entry["vm_on"] else ""
+        yield minion, "candidate", entry["why"] + guest, entry["fingerprint"]
+    for key, word, reason in (
+        ("waiting", "waiting", "its key waits for: salt-key -a"),
+        ("others", "other", ""),
+    ):
+        for minion, fingerprint in sorted(answer.get(key, {}).items()):
+            yield minion, word, reason, fingerprint
+
+
+def _member_lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the sentences below the table of minions."""
     if not answer["hypervisors"]:
-        lines.insert(0, "there are no hypervisors yet")
-    return table(("MINION", "WHAT", "WHY", "FINGERPRINT"), rows, sentences=lines)
+        yield "there are no hypervisors yet"
+    for key, words in (
+        ("disallowed", "not allowed any more"),
+        ("without_key", "allowed, but without an accepted key"),
+    ):
+        if answer.get(key):
+            yield f"{words}: {', '.join(answer[key])}"
+    for minion, problem in sorted(answer.get("odd_ids", {}).items()):
+        yield f"an id of a stranger, not of a host: {minion} ({problem})"
+    if answer.get("more_others"):
+        yield f"and {answer['more_others']} more minions"
+    if answer.get("allow_them"):
+        yield f"to allow the candidates: {answer['allow_them']}"
 
 
 def _disallow(answer: Any, _arguments: Arguments) -> View:
