@@ -6,6 +6,11 @@ from cloudkit import TINY
 
 PAGE = "host-lost.md"
 SHARE = "mkdir -p /srv/shared; mount --bind /mnt/shared /srv/shared"
+FORGET = """
+virsh -q pool-destroy shared || true
+umount /srv/shared || true
+rm -rf /srv/shared /mnt/shared/*_* /mnt/shared/.salt-virt-*
+"""
 POOL = "virsh -q pool-create-as shared dir --target /srv/shared"
 
 
@@ -22,7 +27,7 @@ def shared(clean):
     clean.ready()
     clean.purge_all()
     for host in clean.hosts:
-        clean.sh(host, "virsh -q pool-destroy shared; rm -f /srv/shared/*_*; umount /srv/shared")
+        clean.sh(host, FORGET)
 
 
 def test_the_report_is_what_the_page_shows(shared, request):
