@@ -41,7 +41,7 @@ def test_a_vm_is_changed_wherever_it_is(web):
     assert web.run("virt.hold", "web2").data == {"hyper2": {"web2": "held"}}
     assert web.run("virt.setmem", "web2", "128", "config=True").code == 0
     assert web.run("virt.get_macs", "web1").data["hyper1"]["web1"]
-    assert "<name>web2</name>" in web.run("virt.get_xml", "web2").data
+    assert "<name>web2</name>" in web.run("virt.get_xml", "web2").out
 
     stopped = web.run("virt.stop", "web*").data["vms"]
     assert {name: row["outcome"] for name, row in stopped.items()} == {

@@ -31,8 +31,8 @@ _VARIES = (
     (r"\b\d+\.\d+\b", "NUMBER"),
     (r"\b(?:qemu|kvm)\b", "TYPE"),
 )
-# Progress in percent: how many of these lines there are is a matter of speed.
-_PERCENT = re.compile(r"^.*\b\d+ % of .*\n", re.MULTILINE)
+# Progress, of which a page shows nothing: in percent, and of a command on several VMs.
+_PROGRESS = re.compile(r"^(?:.*\b\d+ % of |virt: ).*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def constant(text):
     """Return the lines of an output without what varies."""
     for pattern, word in _VARIES:
         text = re.sub(pattern, word, text)
-    return [" ".join(line.split()) for line in _PERCENT.sub("", text).strip().splitlines()]
+    return [" ".join(line.split()) for line in _PROGRESS.sub("", text).strip().splitlines()]
 
 
 def compare(page, command, printed, is_regenerated=False):
@@ -82,7 +82,7 @@ def compare(page, command, printed, is_regenerated=False):
     if is_regenerated and constant(shown) != constant(printed):
         path = DOCS / page
         before = f"<!-- output: {command} -->\n```text\n{shown}```\n"
-        clean = _PERCENT.sub("", printed).strip()
+        clean = _PROGRESS.sub("", printed).strip()
         lines = [line.rstrip() for line in clean.splitlines()]
         after = before.replace(shown, "\n".join([*lines, ""]))
         path.write_text(path.read_text().replace(before, after))
