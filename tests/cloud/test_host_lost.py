@@ -19,10 +19,10 @@ def shared(clean):
     """Two VMs on the third host; one of them has its disk on storage that all hosts share."""
     for host in clean.hosts:
         clean.sh(host, f"{SHARE}; {POOL}")
-    local = ("virt.init", "db1", "1", "96", TINY, "seed=False")
+    local = ("virt.init", "db1", "4", "2048", TINY, "seed=False")
     assert clean.local("hyper3", *local) is True
     disks = f"disks=[{{name: system, image: '{TINY}', pool: shared}}]"
-    assert clean.local("hyper3", "virt.init", "web1", "1", "96", disks, "seed=False") is True
+    assert clean.local("hyper3", "virt.init", "web1", "2", "2048", disks, "seed=False") is True
     yield clean
     clean.ready()
     clean.purge_all()
