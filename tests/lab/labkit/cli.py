@@ -93,7 +93,8 @@ def bare(lab, args):
         raise LabError(f"{args.node} is up already")
     deps.room(1)
     node.mark_children(lab)
-    hypervisors.create_bare(lab, one, hypervisors.bare_stack(lab, one))
+    create = hypervisors.create_bare if plain.is_plain(lab) else hypervisors.create_quick
+    create(lab, one, hypervisors.bare_stack(lab, one))
     node.power_on(lab, one.name)
     saltd.accept(lab, one.name)
     saltd.wait_until_ready(lab, [one.name])

@@ -85,14 +85,16 @@ def pillar(host):
 
 def create(lab, host, root, memory_mib):
     """Make a host that has never booted: bare, but for what spares the lab time and memory."""
+    seed = create_quick(lab, host, root)
+    options = json.dumps(_options(memory_mib)) + "\n"
+    node.write(seed, {"etc/salt/minion.d/virt.conf": options})
+
+
+def create_quick(lab, host, root):
+    """Make a bare host whose minion starts, and comes back, in a second; return its folder."""
     seed = create_bare(lab, host, root)
-    node.write(
-        seed,
-        {
-            "etc/salt/minion.d/lab.conf": saltd.MINION,
-            "etc/salt/minion.d/virt.conf": json.dumps(_options(memory_mib)) + "\n",
-        },
-    )
+    node.write(seed, {"etc/salt/minion.d/lab.conf": saltd.MINION})
+    return seed
 
 
 def create_bare(lab, host, root):
