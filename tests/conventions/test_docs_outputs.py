@@ -9,7 +9,6 @@ from commandskit import PROGRAMS, ROOT
 COMPARED = {
     "quickstart.md": "test_quickstart.py",
     "vm-commands.md": "test_vm_commands.py",
-    "host-lost.md": "test_host_lost.py",
 }
 OUTPUT = re.compile(r"^(?:<!-- output: (?P<command>[^\n]*\S) -->\n)?```text\n", re.MULTILINE)
 

@@ -31,8 +31,8 @@ _VARIES = (
     (r"\b\d+\.\d+\b", "NUMBER"),
     (r"\b(?:qemu|kvm)\b", "TYPE"),
 )
-# Progress, of which a page shows nothing: in percent, and of a command on several VMs.
-_PROGRESS = re.compile(r"^(?:.*\b\d+ % of |virt: ).*\n", re.MULTILINE)
+# Progress, of which a page shows nothing: in percent, of a wait, and of a command on several VMs.
+_PROGRESS = re.compile(r"^(?:.*\b\d+ % of |.*\b\d+ s so far; |virt: ).*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
