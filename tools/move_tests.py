@@ -20,7 +20,7 @@ TESTS = ROOT / "tests" / "unit"
 OTHERS = {
     "bundle": {"modules", "runners", "states", "pillar", "grains", "engines", "clouds", "output"},
     "formula": {"formula"},
-    "tools": {"bench", "labkit", "swarm"}
+    "tools": {"bench", "labkit", "pageoutputs", "swarm"}
     | {path.stem for path in Path(__file__).parent.glob("*.py")},
 }
 PAGES = ("*.md", "docs/**/*.md", "Makefile", "*.toml", "noxfile.py", "tests/README.md")

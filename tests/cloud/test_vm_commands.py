@@ -1,10 +1,13 @@
 """Every command on a VM finds the VM's host, and several VMs are a table."""
 
 import re
-from pathlib import Path
+import shlex
 
+import pageoutputs
 import pytest
-from cloudkit import TINY, how_to, ticks, wait
+from cloudkit import TINY, scripts, ticks, wait
+
+PAGE = "vm-commands.md"
 
 
 @pytest.fixture
@@ -16,17 +19,18 @@ def web(clean):
     clean.purge_all()
 
 
-def test_the_page_of_commands_is_followed(web):
-    shown = ""
-    for program, *words in how_to("vm-commands.md"):
+def test_the_page_of_commands_is_followed(web, request):
+    printed = {}
+    for line in "".join(scripts("vm-commands.md")).splitlines():
+        program, *words = shlex.split(line)
         done = web.command(program, *words)
         assert done.code == 0, done.out + done.err
         assert done.traceback == []
-        # The page leaves out the lines of progress above the table.
-        shown = "\n".join(line for line in done.out.splitlines() if not line.startswith("virt: "))
+        printed[line] = done.out
 
-    page = Path(__file__).parents[2] / "docs/vm-commands.md"
-    assert shown.strip() in page.read_text()
+    for command in pageoutputs.outputs(PAGE):
+        is_regenerated = request.config.getoption("--regenerate")
+        pageoutputs.compare(PAGE, command, printed[command], is_regenerated)
     assert web.local("hyper1", "virt.list_snapshots", "web1") == {"web1": "N/A"}
     for host, name in (("hyper1", "web1"), ("hyper2", "web2")):
         assert "Autostart:      enable" in web.sh(host, f"virsh dominfo {name}")

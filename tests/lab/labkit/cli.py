@@ -9,7 +9,7 @@ import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
-from labkit import deps, hypervisors, images, node, saltd, temporary
+from labkit import deps, hypervisors, images, node, plain, saltd, temporary
 from labkit import up as going_up
 from labkit.say import say
 from labkit.settings import (
@@ -25,7 +25,7 @@ from labkit.settings import (
 )
 
 # What is in a lab's folder and in the cache; both may be set to any folder, and are removed whole.
-_NODES = ("shared", "rival", temporary.NAME, SWITCH, MASTER, "hyper*")
+_NODES = ("shared", "rival", temporary.NAME, plain.NAME, SWITCH, MASTER, "hyper*")
 _CACHED = (
     "layers",
     "mypy",
@@ -70,11 +70,16 @@ def up(lab, args):
     if temporary.was_left(lab):
         say(f"{lab.root}: whoever brought this lab up was killed; it is made anew")
         down(lab, args)
+    plain.check_kind(lab, args.plain)
     deps.room(args.hosts + 2 - len(node.alive(lab)))
     node.mark_children(lab)
     if args.temporary:
         temporary.mark(lab)
     wanted = args.images.split(",") if args.images else []
+    if args.plain:
+        names = going_up.plain_up(lab, args.hosts, args.release, wanted)
+        say(f"{', '.join(names)}: bare hosts; a plain master, with {plain.PROJECT}")
+        return 0
     names = going_up.up(lab, args.hosts, args.release, args.fresh, wanted)
     say(f"{', '.join(names)}: hypervisors that answer")
     return 0
@@ -88,10 +93,12 @@ def bare(lab, args):
         raise LabError(f"{args.node} is up already")
     deps.room(1)
     node.mark_children(lab)
-    hypervisors.create(lab, one, hypervisors.bare_stack(lab, one), 4096)
+    create = hypervisors.create_bare if plain.is_plain(lab) else hypervisors.create_quick
+    create(lab, one, hypervisors.bare_stack(lab, one))
     node.power_on(lab, one.name)
     saltd.accept(lab, one.name)
     saltd.wait_until_ready(lab, [one.name])
+    say(f"{one.name}: a bare host, whose key is accepted")
     return 0
 
 
@@ -265,6 +272,7 @@ def console(lab, args):
 
 def sync(lab, _args):
     """Bring the checkout's modules to the running master and minions."""
+    plain.refuse(lab, "sync")
     saltd.sync(lab, _hosts(lab))
     return 0
 
@@ -288,6 +296,11 @@ def _add_up(verbs):
     )
     verb.add_argument("--release", choices=RELEASES, help="of all hosts (default: 12, 12, 13)")
     verb.add_argument("--fresh", action="store_true", help="keep and use no work of earlier times")
+    verb.add_argument(
+        "--plain",
+        action="store_true",
+        help="a master and bare hosts with plain Salt: docs/quickstart.md begins there",
+    )
     verb.add_argument(
         "--temporary",
         action="store_true",

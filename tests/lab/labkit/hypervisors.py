@@ -73,7 +73,7 @@ def plugs(lab, host):
     """Return a host's network card, and the folder that all hosts share, as of a SAN."""
     return {
         "link": {"name": host.name, "mac": host.mac},
-        "share": (str(lab.shared), "/mnt/shared", "rw"),
+        "shares": [(str(lab.shared), "/mnt/shared", "rw")],
     }
 
 
@@ -85,15 +85,27 @@ def pillar(host):
 
 
 def create(lab, host, root, memory_mib):
-    """Make a host that has never booted: a Debian with its network, and a minion."""
+    """Make a host that has never booted: bare, but for what spares the lab time and memory."""
+    seed = create_quick(lab, host, root)
+    options = json.dumps(_options(memory_mib)) + "\n"
+    node.write(seed, {"etc/salt/minion.d/virt.conf": options})
+
+
+def create_quick(lab, host, root):
+    """Make a bare host whose minion starts, and comes back, in a second; return its folder."""
+    seed = create_bare(lab, host, root)
+    node.write(seed, {"etc/salt/minion.d/lab.conf": saltd.MINION})
+    return seed
+
+
+def create_bare(lab, host, root):
+    """Make a host that has never booted: a Debian with its network, and a minion as installed."""
     seed = node.create(lab, host.name, root, **plugs(lab, host))
     node.write(
         seed,
         {
             **_KEPT_BY[host.network],
             "etc/salt/minion": "",
-            "etc/salt/minion.d/lab.conf": saltd.MINION,
-            "etc/salt/minion.d/virt.conf": json.dumps(_options(memory_mib)) + "\n",
             "etc/pip.conf": f"[global]\nno-index = true\nfind-links = http://{SWITCH_IP}/pypi/\n"
             f"trusted-host = {SWITCH_IP}\n",
             "first-boot": f"systemctl -q enable {_UNITS[host.network]} salt-minion\n"
@@ -103,6 +115,7 @@ def create(lab, host, root, memory_mib):
             "etc/apt/sources.list": f"deb [trusted=yes] http://{SWITCH_IP}/{host.release} ./\n",
         },
     )
+    return seed
 
 
 def _options(memory_mib):

@@ -100,7 +100,7 @@ def group(lab, name):
     return f"saltvirt-lab-{digest}-{name}"
 
 
-def create(lab, name, stack, *, link=None, share=None):
+def create(lab, name, stack, *, link=None, shares=()):
     """Make a node that has never booted; return the folder of what its first boot adds."""
     folder = lab.node_dir(name)
     if (folder / "node.json").exists():
@@ -111,7 +111,7 @@ def create(lab, name, stack, *, link=None, share=None):
         "lower": lower(stack),
         "group": group(lab, name),
         "link": link,
-        "shares": [share] if share else [],
+        "shares": list(shares),
         "release": stack[-1].name.partition("-")[0],
     }
     (folder / "node.json").write_text(json.dumps(made))

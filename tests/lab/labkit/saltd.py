@@ -62,28 +62,39 @@ def master_stack(lab):
 def create_master(lab, stack):
     """Make the master, which has not booted yet."""
     lab.images.mkdir(parents=True, exist_ok=True)
-    seed = node.create(lab, MASTER, stack, **plugs(lab))
+    seed = create_plain_master(lab, stack, plugs(lab))
     serve(seed)
     node.write(
         seed,
         {
-            "etc/salt/master": "user: salt\n",
             "etc/salt/master.d/virt.conf": _FROM_DOCS,
             "etc/salt/master.d/lab.conf": _MASTER,
-            "etc/systemd/network/10-eth0.network": _NETWORK,
             "srv/pillar/top.sls": "base: {}\n",
+        },
+    )
+
+
+def create_plain_master(lab, stack, plugged):
+    """Make a master as Salt's packages leave it, which has not booted yet; return its folder."""
+    seed = node.create(lab, MASTER, stack, **plugged)
+    node.write(
+        seed,
+        {
+            "etc/salt/master": "user: salt\n",
+            "etc/systemd/network/10-eth0.network": _NETWORK,
             "first-boot": "systemctl -q enable systemd-networkd salt-master\n"
             "systemctl -q mask systemd-networkd-wait-online\n",
             **node.identity(MASTER),
         },
     )
+    return seed
 
 
 def plugs(lab):
     """Return the master's network card, and the images that it serves."""
     return {
         "link": {"name": MASTER, "mac": "52:54:00:77:00:01"},
-        "share": (str(lab.images), "/srv/salt/images", "ro"),
+        "shares": [(str(lab.images), "/srv/salt/images", "ro")],
     }
 
 

@@ -49,7 +49,7 @@ WantedBy=multi-user.target
 
 
 # Its own links are those of the others; the mirror's folders are reached by links below it.
-PLUGS = {"share": (str(CACHE), "/srv/cache", "ro")}
+PLUGS = {"shares": [(str(CACHE), "/srv/cache", "ro")]}
 
 
 def stack():

@@ -5,7 +5,18 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import permutations
 
-from labkit import hypervisors, images, kept, mirror, node, roots, saltd, segment, temporary
+from labkit import (
+    hypervisors,
+    images,
+    kept,
+    mirror,
+    node,
+    plain,
+    roots,
+    saltd,
+    segment,
+    temporary,
+)
 from labkit.say import say
 from labkit.settings import MASTER, SWITCH, LabError, host
 
@@ -51,6 +62,11 @@ class Up:
         """Make the nodes that have never booted."""
         for one in self.hosts:
             hypervisors.create(self.lab, one, self.stacks[one.name], self.memory_mib)
+
+    def bare_nodes(self):
+        """Make the hosts of a plain lab, which have never booted."""
+        for one in self.hosts:
+            hypervisors.create_bare(self.lab, one, self.stacks[one.name])
 
     def join(self):
         """Power the hosts on and accept their keys."""
@@ -165,6 +181,28 @@ def up(lab, count, release, is_fresh, wanted_images):
     more.join()
     more.formula()
     return names
+
+
+def plain_up(lab, count, release, wanted_images):
+    """Bring a plain lab up; what already runs stays as it is. Return the names of all hosts."""
+    there = node.alive(lab)
+    wanted = [host(f"hyper{n}", release) for n in range(1, count + 1)]
+    images.known(wanted_images)
+    _prepare(lab, wanted, wanted_images, is_fresh=True)
+    plain.salt_media(lab.salt)
+    if not there:
+        _make_root(lab)
+        plain.mark(lab)
+        segment.create(lab)
+        plain.create_master(lab, saltd.master_stack(lab))
+        node.power_on(lab, SWITCH)
+        node.power_on(lab, MASTER)
+    missing = [one for one in wanted if one.name not in there]
+    if missing:
+        more = Up(lab, missing, is_fresh=True)
+        more.bare_nodes()
+        more.join()
+    return [one.name for one in wanted]
 
 
 def _power_on(lab, names):

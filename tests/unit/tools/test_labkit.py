@@ -1,7 +1,8 @@
 """What of the lab is decided without a lab."""
 
 import pytest
-from labkit import bootwatch, roots
+from labkit import bootwatch, node, plain, roots
+from labkit.settings import Lab, LabError
 
 ONE_LINE = """\
 # deb http://old.example/debian bookworm main
@@ -94,3 +95,21 @@ def test_a_guest_that_stands_before_its_init_is_reset_once(tmp_path, monkeypatch
     bootwatch.watch(hosts, bootwatch.threading.Event())
 
     assert hosts.ran == [("hyper1", "virsh -q reset t1 || true")] * is_reset
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_a_lab_stays_of_its_kind(tmp_path, monkeypatch, is_plain):
+    lab = Lab(root=tmp_path, salt="3008")
+    if is_plain:
+        plain.mark(lab)
+        with pytest.raises(LabError, match="lab sync: this lab is plain"):
+            plain.refuse(lab, "sync")
+    else:
+        plain.refuse(lab, "sync")
+    monkeypatch.setattr(node, "alive", lambda _lab: {"master": 1})
+
+    plain.check_kind(lab, is_plain)
+    with pytest.raises(LabError, match="the lab that is up is .*plain: lab down"):
+        plain.check_kind(lab, not is_plain)
+    monkeypatch.setattr(node, "alive", lambda _lab: {})
+    plain.check_kind(lab, not is_plain)
