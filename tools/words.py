@@ -1,9 +1,11 @@
 """
-Count vague names, riddle words and renamed imports: ``tools/words.py [-v] PATH ...``.
+Count vague names, riddle words, renamed imports, long sentences: ``tools/words.py [-v] PATH ...``.
 
 A vague name is a parameter or an assigned name that is a pronoun or the like (``one``, ``found``):
 it does not say what it holds. A riddle word is a pronoun that stands as subject or object in a
-docstring, a comment or a page (``nobody``, ``whoever``). ``-v`` lists each occurrence.
+docstring, a comment or a page (``nobody``, ``whoever``). A long sentence is one of a page with more
+than 30 words; blocks of code and tables do not count, and code in a sentence is one word.
+``-v`` lists each occurrence.
 """
 
 import argparse
@@ -27,6 +29,14 @@ RIDDLE = re.compile(
     re.IGNORECASE,
 )
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
+LONGEST = 30
+NO_PROSE = re.compile(
+    r"^---\n.*?^---$|^ *```.*?^ *```$|^ *~~~.*?^ *~~~$|^:::.*?^:::$|<!--.*?-->|^ *\|.*?$|^#.*?$",
+    re.MULTILINE | re.DOTALL,
+)
+# A blank line, the next item of a list, or the end of a quotation ends a sentence, too.
+BREAK = re.compile(r"\n(?=\s*\n)|\n(?=\s*(?:[-*+]|\d+\.|>)\s)")
+END = re.compile(r"(?<=[.!?])[)\"'*_]*\s+(?=[^a-z])")
 
 
 def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -69,6 +79,29 @@ def renamed(tree: ast.AST) -> Iterator[tuple[str, int]]:
                     yield f"{alias.name} as {alias.asname}", node.lineno
 
 
+def sentences(text: str) -> Iterator[tuple[str, int]]:
+    """Yield ``(sentence, line)`` of a page's prose; code in a sentence is one word."""
+    bare = NO_PROSE.sub(lambda found: "\n" * found[0].count("\n"), text)
+    bare = re.sub(r"`[^`]+`", lambda found: "CODE" + "\n" * found[0].count("\n"), bare)
+    bare = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", bare)
+    at = 0
+    for end in [*BREAK.finditer(bare), None]:
+        stop = end.start() if end else len(bare)
+        begin = at
+        for sentence in END.split(bare[at:stop]):
+            found = bare.index(sentence, begin)
+            begin = found + len(sentence)
+            if sentence.strip():
+                leading = len(sentence) - len(sentence.lstrip())
+                yield " ".join(sentence.split()), 1 + bare.count("\n", 0, found + leading)
+        at = stop
+
+
+def is_long(sentence: str) -> bool:
+    """Return whether a sentence has more words than readers keep in mind."""
+    return len([word for word in sentence.split() if re.search(r"\w", word)]) > LONGEST
+
+
 def files(paths: list[Path]) -> Iterator[Path]:
     """Yield all Python files and pages of folders, and files as they are."""
     for path in paths:
@@ -84,14 +117,18 @@ def count(paths: list[Path]) -> tuple[Counter[str], list[str]]:
     """
     Count all files.
 
-    Returns the counts (``names``, ``vague``, ``words``, ``riddles``, ``renamed``), and a line for
-    each occurrence.
+    Returns the counts (``names``, ``vague``, ``words``, ``riddles``, ``renamed``, ``long``), and a line
+    for each occurrence.
     """
     counts: Counter[str] = Counter()
     lines = []
     for path in files(paths):
         text = path.read_text()
         texts = [(text, 1)]
+        if path.suffix == ".md":
+            for sentence, line in filter(lambda pair: is_long(pair[0]), sentences(text)):
+                counts["long"] += 1
+                lines.append(f"{path}:{line}: long {sentence}")
         if path.suffix != ".md":
             tree = ast.parse(text)
             texts = list(prose(text))
@@ -120,7 +157,7 @@ def report(counts: Counter[str]) -> str:
     return (
         f"{counts['vague']} of {counts['names']} names are vague ({vague:.1f} %), "
         f"{counts['riddles']} riddle words in {counts['words']} ({riddles:.2f} per 1,000), "
-        f"{counts['renamed']} renamed imports"
+        f"{counts['renamed']} renamed imports, {counts['long']} long sentences"
     )
 
 

@@ -1,11 +1,14 @@
 """Domain XML: golden files, libvirt's own schema, and what is read back."""
 
 import json
+import re
+import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from saltvirt.core.errors import BadArgument, VirtError
@@ -19,7 +22,9 @@ from saltvirt.xml.edit import readdomain
 from saltvirt.xml.node import capabilities
 from saltvirt.xml.storage import pooldisk, storagepool
 
-GOLDEN = Path(__file__).resolve().parents[2] / "data" / "domains"
+ROOT = Path(__file__).resolve().parents[3]
+GOLDEN = ROOT / "tests/data/domains"
+PAGE = ROOT / "docs/iso-installs.md"
 HOST = config.HostSettings()
 CASES = {
     "default": {"image": "salt://centos.img"},
@@ -187,6 +192,18 @@ def _elsewhere():
     return tuple(disks)
 
 
+def calls_of_page():
+    """Return the calls of virt.init of the page about ISO installs, by the names of their VMs."""
+    out = {}
+    for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        words = shlex.split(block.replace("\\\n", " "))
+        if words[1] == "virt.init":
+            keywords = [word.partition("=") for word in words if re.match(r"\w+=", word)]
+            given = {key: yaml.safe_load(value) for key, _sign, value in keywords}
+            out[words[2]] = (int(words[3]), int(words[4]), given)
+    return out
+
+
 def everything():
     """Return the XML of every case by name."""
     out = {name: built(**given) for name, given in CASES.items()}
@@ -205,11 +222,24 @@ def everything():
         {"name": "usb_1_2", "vendor_id": "0x046d", "product_id": "0xc52b"},
     ]
     out["host-devices"] = built(host_devices=devices)
+    for name, (cpu, mem, given) in calls_of_page().items():
+        # The host is the runner's, which does not pass it on.
+        assert given.pop("host") == "hyper1"
+        out[f"page-{name}"] = built(name, cpu, mem, **given)
     return out
 
 
 @pytest.mark.parametrize(
-    "name", [*CASES, "cpu-mapping", "memory-mapping", "elsewhere", "host-devices"]
+    "name",
+    [
+        *CASES,
+        "cpu-mapping",
+        "memory-mapping",
+        "elsewhere",
+        "host-devices",
+        "page-inst1",
+        "page-win1",
+    ],
 )
 def test_the_xml_is_what_it_was(name, request):
     path, text = GOLDEN / f"{name}.xml", everything()[name]
