@@ -15,6 +15,7 @@ import re
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 VAGUE = frozenset(
@@ -30,6 +31,8 @@ RIDDLE = re.compile(
 )
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 LONGEST = 30
+# Kinds of occurrences, and how they are counted.
+KINDS = {"name": "vague", "import": "renamed", "riddle": "riddles", "long": "long"}
 NO_PROSE = re.compile(
     r"^---\n.*?^---$|^ *```.*?^ *```$|^ *~~~.*?^ *~~~$|^:::.*?^:::$|<!--.*?-->|^ *\|.*?$|^#.*?$",
     re.MULTILINE | re.DOTALL,
@@ -113,40 +116,53 @@ def files(paths: list[Path]) -> Iterator[Path]:
             yield path
 
 
+def long_sentences(text: str) -> Iterator[tuple[str, int, str]]:
+    """Yield ``("long", line, sentence)`` of a page."""
+    for sentence, line in sentences(text):
+        if is_long(sentence):
+            yield "long", line, sentence
+
+
+def of_code(text: str, counts: Counter[str]) -> Iterator[tuple[str, int, str]]:
+    """Yield ``(kind, line, name)`` of a file's vague names and renamed imports; count all names."""
+    tree = ast.parse(text)
+    for name, line in names(tree):
+        counts["names"] += 1
+        if is_vague(name):
+            yield "name", line, name
+    for shown, line in renamed(tree):
+        yield "import", line, shown
+
+
+def riddles(text: str, first: int) -> Iterator[tuple[str, int, str]]:
+    """Yield ``("riddle", line, words around it)`` of a text that begins at a line."""
+    for match in RIDDLE.finditer(text):
+        shown = text[max(0, match.start() - 30) : match.end() + 30]
+        line = first + text.count("\n", 0, match.start())
+        yield "riddle", line, f"...{' '.join(shown.split())}..."
+
+
 def count(paths: list[Path]) -> tuple[Counter[str], list[str]]:
     """
     Count all files.
 
-    Returns the counts (``names``, ``vague``, ``words``, ``riddles``, ``renamed``, ``long``), and a line
-    for each occurrence.
+    Returns the counts (``names``, ``vague``, ``words``, ``riddles``, ``renamed``, ``long``), and a
+    line for each occurrence.
     """
     counts: Counter[str] = Counter()
     lines = []
     for path in files(paths):
         text = path.read_text()
-        texts = [(text, 1)]
         if path.suffix == ".md":
-            for sentence, line in filter(lambda pair: is_long(pair[0]), sentences(text)):
-                counts["long"] += 1
-                lines.append(f"{path}:{line}: long {sentence}")
-        if path.suffix != ".md":
-            tree = ast.parse(text)
-            texts = list(prose(text))
-            for name, line in names(tree):
-                counts["names"] += 1
-                if is_vague(name):
-                    counts["vague"] += 1
-                    lines.append(f"{path}:{line}: name {name}")
-            for shown, line in renamed(tree):
-                counts["renamed"] += 1
-                lines.append(f"{path}:{line}: import {shown}")
+            texts, occurrences = [(text, 1)], long_sentences(text)
+        else:
+            texts, occurrences = list(prose(text)), of_code(text, counts)
         for part, line in texts:
             counts["words"] += len(WORD.findall(part))
-            for match in RIDDLE.finditer(part):
-                counts["riddles"] += 1
-                at = line + part.count("\n", 0, match.start())
-                shown = part[max(0, match.start() - 30) : match.end() + 30]
-                lines.append(f"{path}:{at}: riddle ...{' '.join(shown.split())}...")
+            occurrences = chain(occurrences, riddles(part, line))
+        for kind, line, shown in occurrences:
+            counts[KINDS[kind]] += 1
+            lines.append(f"{path}:{line}: {kind} {shown}")
     return counts, lines
 
 

@@ -4,6 +4,7 @@ import ast
 import re
 from pathlib import Path
 
+import messages
 import pytest
 import rooms
 from saltvirt.core import vmcommands
@@ -90,6 +91,12 @@ def test_the_picture_of_the_rooms_is_that_of_the_code():
     page = (ROOT / "docs/architecture.md").read_text()
 
     assert f"```text\n{rooms.picture()}\n```" in page, "run tools/rooms.py"
+
+
+def test_the_index_of_messages_has_the_tables_of_the_pages():
+    page = (ROOT / "docs/messages.md").read_text()
+
+    assert page == messages.index(), "run tools/messages.py >docs/messages.md"
 
 
 def test_the_readme_names_every_package_the_lab_installs():

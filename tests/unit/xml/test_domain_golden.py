@@ -193,14 +193,19 @@ def _elsewhere():
 
 
 def calls_of_page():
-    """Return the calls of virt.init of the page about ISO installs, by the names of their VMs."""
+    """Return what the page about ISO installs gives virt.init and virt.running, by the VMs."""
     out = {}
-    for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        words = shlex.split(block.replace("\\\n", " "))
-        if words[1] == "virt.init":
-            keywords = [word.partition("=") for word in words if re.match(r"\w+=", word)]
-            given = {key: yaml.safe_load(value) for key, _sign, value in keywords}
-            out[words[2]] = (int(words[3]), int(words[4]), given)
+    for line in re.findall(r"^salt-run virt.init (.*)$", PAGE.read_text(), re.MULTILINE):
+        name, cpu, mem, host, *words = shlex.split(line)
+        assert host == "host=hyper1"
+        keywords = [word.partition("=") for word in words]
+        given = {key: yaml.safe_load(value) for key, _sign, value in keywords}
+        out[name] = {"cpu": int(cpu), "mem": int(mem), **given}
+    for block in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        for name, state in yaml.safe_load(block).items():
+            rows = state["virt.running"]
+            # A state without profiles has only the disks and NICs that it lists.
+            out[name] = {"disk": None, "nic": None} | {k: v for row in rows for k, v in row.items()}
     return out
 
 
@@ -222,10 +227,7 @@ def everything():
         {"name": "usb_1_2", "vendor_id": "0x046d", "product_id": "0xc52b"},
     ]
     out["host-devices"] = built(host_devices=devices)
-    for name, (cpu, mem, given) in calls_of_page().items():
-        # The host is the runner's, which does not pass it on.
-        assert given.pop("host") == "hyper1"
-        out[f"page-{name}"] = built(name, cpu, mem, **given)
+    out |= {f"page-{name}": built(name, **given) for name, given in calls_of_page().items()}
     return out
 
 
