@@ -14,7 +14,8 @@ ABOUT = """\
 # Index of messages
 
 Search this page for a few words of the message that you have. An ellipsis stands for names and
-numbers. The last column leads to the page that has more. Every failure is one line with a non-zero exit code, and most name the command that helps.
+numbers. The last column leads to the page that has more. Every failure is one
+line with a non-zero exit code, and most name the command that helps.
 
 This page is made of the tables of the other pages: `python3 tools/messages.py >docs/messages.md`.
 

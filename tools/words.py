@@ -39,7 +39,10 @@ NO_PROSE = re.compile(
 )
 # A blank line, the next item of a list, or the end of a quotation ends a sentence, too.
 BREAK = re.compile(r"\n(?=\s*\n)|\n(?=\s*(?:[-*+]|\d+\.|>)\s)")
-END = re.compile(r"(?<=[.!?])[)\"'*_]*\s+(?=[^a-z])")
+# Names that begin a sentence in lower case.
+END = re.compile(
+    r"(?<=[.!?])[)\"'*_]*\s+(?=[^a-z]|libvirt|guestmount|certtool|firewalld|cloud-init)"
+)
 
 
 def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
