@@ -14,8 +14,12 @@ REVERTS = "it works, and test=True changes nothing; 3006 reverted, and ended in 
 
 CLOSED = "closed, unless virt:compat is 3006"
 KVMS = "3006 had a model for KVM and QEMU, and none for the test driver"
-NEW_OF_ONE = ("addresses*", "addresses_from", "behind_host/*", "login", "ssh_user")
-ALL_NEW = ("addresses*", "addresses_from", "behind_host*", "login", "ssh_user")
+_DETAILS = (
+    *("affinity*", "anti_affinity*", "autostart", "created", "hold", "machine", "pending*"),
+    *("snapshots*", "uptime_s"),
+)
+NEW_OF_ONE = ("addresses*", "addresses_from", "behind_host/*", "login", "ssh_user", *_DETAILS)
+ALL_NEW = ("addresses*", "addresses_from", "behind_host*", "login", "ssh_user", *_DETAILS)
 USED = "disks that are volumes (type=volume) count, too"
 MARKUP = "markup in a name is text; 3006 gave it to libvirt as markup, which failed"
 STOPPED = "a VM that does not run has no figures; 3006 failed over it"
