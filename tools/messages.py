@@ -9,6 +9,12 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 # The first column of a page's table of messages.
 HEADS = ("It says", "It says, or it happened", "Message")
 # Words of a cell that refer to another row, or to a place of its page.
+# The pages with a table of the findings of a command, and the column that says what each is.
+FINDINGS = {
+    "setup-check.md": ("virt.setup_check", "What must be there"),
+    "doctor.md": ("virt.doctor", "What is left over"),
+    "security.md": ("virt.audit", "Problem"),
+}
 REFERRING = re.compile(r"^the same\b|\bsee (?:above|below)\b")
 ABOUT = """\
 # Index of messages
@@ -17,9 +23,20 @@ Search this page for a few words of the message that you have. An ellipsis stand
 numbers. The last column leads to the page that has more. Every failure is one
 line with a non-zero exit code, and most name the command that helps.
 
+The [findings of the three checks](#findings-of-the-checks) are below.
+
 This page is made of the tables of the other pages: `python3 tools/messages.py >docs/messages.md`.
 
 | Words of it | What it means, or what to do | More |
+|---|---|---|
+"""
+FINDINGS_ABOUT = """
+## Findings of the checks
+
+`salt-run virt.setup_check`, `virt.doctor` and `virt.audit` name each finding, and have its cure in
+the same line.
+
+| Finding | Of | What it is about |
 |---|---|---|
 """
 
@@ -77,11 +94,33 @@ def messages(page: Path) -> Iterator[Message]:
         inside = is_head or (inside and bool(row))
 
 
+def findings(page: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield ``(names, link, meaning)`` of the findings that a page's table lists."""
+    command, column = FINDINGS[page.name]
+    heading, at = "", 0
+    for line in page.read_text().splitlines():
+        heading = line.lstrip("# ") if line.startswith("#") else heading
+        row = cells(line)
+        if row and row[0] == "Check" and column in row:
+            at = row.index(column)
+        elif at and row and row[0].startswith("`"):
+            meaning = re.sub(r"\]\(#", f"]({page.name}#", row[at])
+            meaning = "" if REFERRING.search(meaning) else meaning
+            yield row[0], f"[`{command}`]({page.name}#{anchor(heading)})", meaning
+        at = at if row else 0
+
+
 def index() -> str:
     """Return the page."""
     pages = [page for page in sorted(DOCS.glob("*.md")) if page.name != "messages.md"]
     rows = sorted((row for page in pages for row in messages(page)), key=lambda row: row.order)
-    return ABOUT + "".join(f"| {row.quotes} | {row.meaning} | {row.link} |\n" for row in rows)
+    found = sorted(row for name in FINDINGS for row in findings(DOCS / name))
+    return (
+        ABOUT
+        + "".join(f"| {row.quotes} | {row.meaning} | {row.link} |\n" for row in rows)
+        + FINDINGS_ABOUT
+        + "".join(f"| {' | '.join(row)} |\n" for row in found)
+    )
 
 
 if __name__ == "__main__":
