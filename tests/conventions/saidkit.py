@@ -7,11 +7,10 @@ import re
 from pathlib import Path
 
 import trees
+from messages import HEADS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("_utils", "_modules", "_runners", "_states", "_pillar", "_output")
-# The first column of a table with what is said.
-HEADS = ("It says", "It says, or it happened", "Message")
 # What is a value where it is said: a number, a host, a VM.
 VALUE = re.compile(r"\d+|\b(?:web|db|hyper|evil)\d\b|\b[A-Z]{2,}\b")
 MARK = "…"

@@ -22,7 +22,7 @@ EXAMPLES = {
     "argument": r"\bshrink=|``shrink``",
 }
 # Pages that were made are copies.
-OTHERS = re.compile(r"^docs/_build/")
+OTHERS = re.compile(r"^docs/(?:_build/|messages\.md$)")
 RECIPES = re.findall(
     r"^## How to add (.+)\n([\s\S]+?)(?=^## |\Z)", PAGES[0].read_text(), re.MULTILINE
 )

@@ -35,6 +35,39 @@ def test_sentences_name_their_subject(code):
     assert 1000 * counts["riddles"] / counts["words"] <= 0.5, lines
 
 
+def test_sentences_of_pages_are_short():
+    counts, lines = words.count([*PAGES, ROOT / "docs/glossary.md", ROOT / "CONTRIBUTING.md"])
+
+    assert counts["long"] == 0, [line for line in lines if ": long " in line]
+
+
+LONG = "Word " + " ".join(["word"] * 30)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{LONG}.", {1}),
+        (f"Short.\n{LONG}.", {2}),
+        (f"Short.\n\n- {LONG}\n- short", {3}),
+        (" ".join(["word"] * 30) + ".", set()),
+        (f"{LONG[:60]}. {LONG[60:].capitalize()}", set()),
+        (f"- {LONG[:70]}\n- {LONG[70:]}", set()),
+        (f"`{LONG}` is [one word](of-code.md).", set()),
+        (f"| {LONG} | a table |", set()),
+        (f"```text\n{LONG}\n```", set()),
+    ],
+)
+def test_long_sentences_are_found_where_they_are(tmp_path, text, expected):
+    path = tmp_path / "page.md"
+    path.write_text(text)
+
+    counts, lines = words.count([path])
+
+    assert {int(line.split(":")[1]) for line in lines} == expected
+    assert counts["long"] == len(expected)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -1,11 +1,14 @@
 """Domain XML: golden files, libvirt's own schema, and what is read back."""
 
 import json
+import re
+import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from saltvirt.core.errors import BadArgument, VirtError
@@ -19,7 +22,9 @@ from saltvirt.xml.edit import readdomain
 from saltvirt.xml.node import capabilities
 from saltvirt.xml.storage import pooldisk, storagepool
 
-GOLDEN = Path(__file__).resolve().parents[2] / "data" / "domains"
+ROOT = Path(__file__).resolve().parents[3]
+GOLDEN = ROOT / "tests/data/domains"
+PAGE = ROOT / "docs/iso-installs.md"
 HOST = config.HostSettings()
 CASES = {
     "default": {"image": "salt://centos.img"},
@@ -187,6 +192,23 @@ def _elsewhere():
     return tuple(disks)
 
 
+def calls_of_page():
+    """Return what the page about ISO installs gives virt.init and virt.running, by the VMs."""
+    out = {}
+    for line in re.findall(r"^salt-run virt.init (.*)$", PAGE.read_text(), re.MULTILINE):
+        name, cpu, mem, host, *words = shlex.split(line)
+        assert host == "host=hyper1"
+        keywords = [word.partition("=") for word in words]
+        given = {key: yaml.safe_load(value) for key, _sign, value in keywords}
+        out[name] = {"cpu": int(cpu), "mem": int(mem), **given}
+    for block in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        for name, state in yaml.safe_load(block).items():
+            rows = state["virt.running"]
+            # A state without profiles has only the disks and NICs that it lists.
+            out[name] = {"disk": None, "nic": None} | {k: v for row in rows for k, v in row.items()}
+    return out
+
+
 def everything():
     """Return the XML of every case by name."""
     out = {name: built(**given) for name, given in CASES.items()}
@@ -205,11 +227,21 @@ def everything():
         {"name": "usb_1_2", "vendor_id": "0x046d", "product_id": "0xc52b"},
     ]
     out["host-devices"] = built(host_devices=devices)
+    out |= {f"page-{name}": built(name, **given) for name, given in calls_of_page().items()}
     return out
 
 
 @pytest.mark.parametrize(
-    "name", [*CASES, "cpu-mapping", "memory-mapping", "elsewhere", "host-devices"]
+    "name",
+    [
+        *CASES,
+        "cpu-mapping",
+        "memory-mapping",
+        "elsewhere",
+        "host-devices",
+        "page-inst1",
+        "page-win1",
+    ],
 )
 def test_the_xml_is_what_it_was(name, request):
     path, text = GOLDEN / f"{name}.xml", everything()[name]
