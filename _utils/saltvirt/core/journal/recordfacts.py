@@ -8,7 +8,7 @@ have (yet).
 from dataclasses import dataclass, field
 
 from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
-from saltvirt.core.wire import said_with
+from saltvirt.core.wire import default_with
 
 # The phase of an order for a move; its facts are of another type.
 MOVING = "moving"
@@ -37,11 +37,11 @@ class BuildFacts:
 
     uuid: str
     paths: list[str]
-    secrets: list[str] | None = said_with("secrets")
-    begun: list[str] | None = said_with("begun")
-    taken: list[str] | None = said_with("taken")
-    volumes: list[list[str]] | None = said_with("volumes")
-    source: str | None = said_with("source")
+    secrets: list[str] | None = default_with("secrets")
+    begun: list[str] | None = default_with("begun")
+    taken: list[str] | None = default_with("taken")
+    volumes: list[list[str]] | None = default_with("volumes")
+    source: str | None = default_with("source")
     vcpus: int
     memory_mib: int
     disk_mib: int
@@ -68,9 +68,9 @@ class PurgeFacts:
 
     uuid: str
     paths: list[str]
-    untouched: dict[str, list[int]] | None = said_with("untouched")
-    volumes: list[list[str]] | None = said_with("volumes")
-    definition: str | None = said_with("definition")
+    untouched: dict[str, list[int]] | None = default_with("untouched")
+    volumes: list[list[str]] | None = default_with("volumes")
+    definition: str | None = default_with("definition")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +97,14 @@ class TrashFacts:
     """
 
     vm: str
-    uuid: str | None = said_with("uuid")
+    uuid: str | None = default_with("uuid")
     files: list[str]
     days: int
     why: str
-    definition: str | None = said_with("definition")
-    volumes: list[str] | None = said_with("volumes")
+    definition: str | None = default_with("definition")
+    volumes: list[str] | None = default_with("volumes")
     due: float = 0.0
-    is_over: bool | None = said_with("is_over")
+    is_over: bool | None = default_with("is_over")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ class MoveOrderFacts:
 
     source: str | None
     target: str
-    uuid: str | None = said_with("uuid")
+    uuid: str | None = default_with("uuid")
 
 
 _SHAPES = {
