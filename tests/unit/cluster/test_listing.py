@@ -324,7 +324,7 @@ def test_an_error_names_some_of_a_thousand_hypervisors(opts):
 
     with pytest.raises(BadArgument, match=f"there are: {some}; if it is to be one, run: salt-run"):
         inventory.narrow(master, every, host="h1")
-    silent = inventory.Survey(answers={}, unreachable=every).silence()
+    silent = inventory.Survey(answers={}, unreachable=every).no_answers_error()
     assert str(silent).endswith("; h0009: does not answer and 990 more")
     assert silent.table == {"unreachable": every}
 

@@ -211,7 +211,7 @@ def test_a_survey_says_why_a_silent_host_counts_as_silent():
     )
 
     assert found.unreachable == ["a"] and found.reasons() == {"a": "not signed"}
-    assert found.beside() == {"unreachable": ["a"]}
+    assert found.errors_by_kind() == {"unreachable": ["a"]}
 
 
 # Moves of VMs whose host is known, and keys.

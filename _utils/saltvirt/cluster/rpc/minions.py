@@ -367,8 +367,8 @@ def _give_order(
     if reply.missing and _give_up(cloud, minion, call["id"]) == REFUSED:
         reason = f"{minion} has not begun {fun}, and the master withdrew the order"
         return Reply(minion=minion, missing=True, error=reason)
-    is_silent = reply.missing and not reply.error
-    return _no_reply(minion, fun, is_running, limit_s) if is_silent else reply
+    is_unresponsive = reply.missing and not reply.error
+    return _no_reply(minion, fun, is_running, limit_s) if is_unresponsive else reply
 
 
 def _follow_order(

@@ -115,8 +115,8 @@ class ReplyCollector:
 
     def reply(self, host: str) -> Reply:
         """Return a host's reply; a missing one has an error if an unsigned answer came."""
-        doubt = self._unsigned.get(host)
-        return self.replies.get(host) or Reply(minion=host, missing=True, error=doubt)
+        unsigned_reason = self._unsigned.get(host)
+        return self.replies.get(host) or Reply(minion=host, missing=True, error=unsigned_reason)
 
 
 def _unsigned_message(host: str, reason: signed.NotSigned) -> str:

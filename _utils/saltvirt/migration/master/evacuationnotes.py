@@ -113,7 +113,7 @@ def find_away(
 
     names_by_host
         ``{host: names}`` of the VMs on each host that answers.
-    silent
+    unresponsive
         The hosts that have not answered every question.
 
     Records count, proved or not; :func:`confirm_away` decides which VMs come back.
@@ -165,7 +165,7 @@ def confirm_away(
         Those of the VMs with a proved record.
     uuids_by_host
         ``{host: {name: uuid}}`` of the VMs that the hosts have now.
-    silent
+    unresponsive
         ``{host: reason}`` of the hosts that cannot answer.
     """
     out = replace(

@@ -33,7 +33,7 @@ def show_images(cloud: Cloud, host: str | None) -> dict[str, Any]:
     survey = survey_images(cloud, host)
     if not survey.answers:
         raise survey.silence()
-    return {**survey.raw_answers, **survey.beside()}
+    return {**survey.raw_answers, **survey.errors_by_kind()}
 
 
 def pull(
@@ -224,7 +224,7 @@ def list_trash(cloud: Cloud, host: str | None) -> dict[str, Any]:
         raise survey.silence()
     return {
         **{trash_host: entries for trash_host, entries in survey.answers.items() if entries},
-        **survey.beside(),
+        **survey.errors_by_kind(),
     }
 
 

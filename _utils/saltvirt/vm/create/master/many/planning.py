@@ -53,7 +53,7 @@ class HostAnswers:
             cloud, all_hosts, all_hosts, requirements, call.terms.policy
         ).survey
         if not self.survey.answers:
-            raise self.survey.silence()
+            raise self.survey.no_answers_error()
         self._new_names = {request.name for request in call.requests}
 
     @property
