@@ -41,13 +41,13 @@ class Hosts:
         self.asked.append((fun, sorted(targets)))
         replies = {host: self._reply(host, fun, arg, kwarg or {}) for host in sorted(targets)}
         for host in filter(replies.get, self.comes):
-            if cloud.on_reply is not None and not replies[host].missing:
+            if cloud.on_reply is not None and not replies[host].is_missing:
                 cloud.on_reply(replies[host])
         return replies
 
     def _reply(self, host, fun, arg, kwarg):
         if host in self.silent:
-            return minions.Reply(minion=host, missing=True)
+            return minions.Reply(minion=host, is_missing=True)
         if host in self.odd:
             return minions.Reply(minion=host, value="odd")
         value = getattr(self, f"_{fun.removeprefix('virt.')}")(host, *arg, **kwarg)

@@ -218,7 +218,7 @@ class Cloud:
         label = f"{fun} {arg[2]}" if fun == "virt.migrate_step" else fun
         self.asked.append((host, label))
         self.before.get((host, label), lambda: None)()
-        missing = minions.Reply(minion=host, missing=True, error=SILENT.format(host))
+        missing = minions.Reply(minion=host, is_missing=True, error=SILENT.format(host))
         if not {host, (host, label)}.isdisjoint(self.silent):
             return missing
         does = getattr(self, f"_{fun.removeprefix('virt.')}")
@@ -242,7 +242,7 @@ class Cloud:
         """Stand for ``minions.ask``."""
         replies = {h: self._reply(h, fun, arg, kwarg or {}) for h in sorted(set(targets))}
         # Whose time ran out is said of what one waits for alone.
-        return {h: replace(r, error=None) if r.missing else r for h, r in replies.items()}
+        return {h: replace(r, error=None) if r.is_missing else r for h, r in replies.items()}
 
     def order(self, _cloud, host, fun, arg, kwarg, **_options):
         """Stand for ``minions.order``."""

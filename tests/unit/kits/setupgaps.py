@@ -64,7 +64,7 @@ def unheard(said=None, why=None, **grains):
     why = why or (f"hyper1 sent no signed answer ({said})" if said else None)
 
     def plant(setup):
-        setup.replies["hyper1"] = minions.Reply(minion="hyper1", missing=True, error=why)
+        setup.replies["hyper1"] = minions.Reply(minion="hyper1", is_missing=True, error=why)
         setup.unsigned.update({"hyper1": said} if said else {})
         asked(setup.opts, "hyper1", grains)
 

@@ -104,13 +104,13 @@ def from_replies(fun: str, replies: Mapping[str, Reply]) -> Survey:
     """Return the :class:`Survey` of hosts' replies to a request."""
     values_by_host = {host: reply.value for host, reply in replies.items() if reply.ok}
     answers, broken = _read_all(fun, values_by_host)
-    unresponsive = {host: reply for host, reply in replies.items() if reply.missing}
+    unresponsive = {host: reply for host, reply in replies.items() if reply.is_missing}
     return Survey(
         answers=answers,
         raw_answers={host: values_by_host[host] for host in answers},
         unreachable=[*unresponsive],
         failed={
-            **{host: r.reason for host, r in replies.items() if not (r.ok or r.missing)},
+            **{host: r.reason for host, r in replies.items() if not (r.ok or r.is_missing)},
             **broken,
         },
         unsigned_reasons={host: reply.error for host, reply in unresponsive.items() if reply.error},

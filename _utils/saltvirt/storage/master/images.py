@@ -32,7 +32,7 @@ def show_images(cloud: Cloud, host: str | None) -> dict[str, Any]:
     """Return ``{host: images}``, with unresponsive hosts; raise MasterError if none answers."""
     survey = survey_images(cloud, host)
     if not survey.answers:
-        raise survey.silence()
+        raise survey.no_answers_error()
     return {**survey.raw_answers, **survey.errors_by_kind()}
 
 
@@ -221,7 +221,7 @@ def list_trash(cloud: Cloud, host: str | None) -> dict[str, Any]:
     """Return ``{host: {entry: {...}}}`` of the hosts with entries, and the unresponsive hosts."""
     survey = inventory.survey(cloud, inventory.hosts(cloud, host=host), "virt.trash")
     if not survey.answers:
-        raise survey.silence()
+        raise survey.no_answers_error()
     return {
         **{trash_host: entries for trash_host, entries in survey.answers.items() if entries},
         **survey.errors_by_kind(),
