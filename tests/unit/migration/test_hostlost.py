@@ -9,11 +9,12 @@ import pytest
 import yaml
 from saltvirt.cluster import membership, minionkeys, orders
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import lastseen
+from saltvirt.cluster.inventory import lastlisted, lastseen
 from saltvirt.cluster.rpc import minions, waits
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.journal import recordfacts
 from saltvirt.migration.master import hostlost
+from saltvirt.placement.shownvms import ListedVm
 from test_output import outputter
 
 CHECKOUT = Path(__file__).parents[3]
@@ -26,6 +27,10 @@ MOVE = {
     "uuid": None,
     "source": "hyper3",
     "target": "hyper1",
+}
+ROWS = {
+    "db1": ListedVm(state="running", cpu=4, mem_mib=8192),
+    "web1": ListedVm(state="running", cpu=2, mem_mib=2048),
 }
 
 
@@ -91,6 +96,8 @@ def test_the_report_says_what_ran_there_and_what_to_type_in_one_order(opts, host
 
     assert report["host"] == "hyper3" and report["state"] == "does not answer"
     assert report["vms"]["web1"] == {
+        "cpu": None,
+        "mem_mib": None,
         "shared_disks": {
             f"{SHARED}/web1_system.qcow2": ["hyper1", "hyper2"],
             f"{SHARED}/web1_data.qcow2": ["hyper1"],
@@ -113,6 +120,19 @@ def test_the_report_says_what_ran_there_and_what_to_type_in_one_order(opts, host
         "salt-run virt.init db1 CPUS MIB IMAGE",
         "salt-run virt.allow hyper3",
     ]
+
+
+def test_the_commands_have_the_sizes_of_vms_that_were_listed(opts, hosts):
+    lastlisted.remember(opts, {"hyper3": ROWS})
+
+    report = reported(opts)
+
+    assert report["vms"]["web1"]["cpu"] == 2 and report["vms"]["web1"]["mem_mib"] == 2048
+    assert report["vms"]["cache"]["cpu"] is None
+    typed = [command for command in commands(report) if "virt.init" in command]
+    assert typed[0].startswith("salt-run virt.init web1 2 2048 'disks=")
+    assert typed[1] == "salt-run virt.init db1 4 8192 IMAGE"
+    assert "put in the CPUs" not in str(report["steps"])
 
 
 def test_nothing_is_changed(opts, hosts):
@@ -215,6 +235,7 @@ def test_the_report_is_shown_with_each_command_whole(opts, hosts):
 
 def test_the_page_shows_what_the_command_prints(opts, hosts):
     lastseen.refresh(opts, lastseen.ReportedNames(names_by_host={"hyper3": ["db1", "web1"]}))
+    lastlisted.remember(opts, {"hyper3": ROWS})
     hosts.moves = {"hyper1": {}, "hyper2": {}}
     system = {"path": f"{SHARED}/web1_system.qcow2", "is_open": False}
     hosts.disks = dict.fromkeys(hosts.disks, {"web1": [system]})

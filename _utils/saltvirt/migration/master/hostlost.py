@@ -9,13 +9,14 @@ from pathlib import PurePath
 from typing import Any
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.cluster.inventory import inventory, lastseen
+from saltvirt.cluster.inventory import inventory, lastlisted, lastseen
 from saltvirt.cluster.rpc import waits
 from saltvirt.core import arguments, terminal
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.salt import compat
 from saltvirt.migration.master import settle
 from saltvirt.migration.master.moveexecutor import MoveHosts
+from saltvirt.placement.shownvms import ListedVm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,8 @@ class LostHost:
         Whether it answers, answers with an error, was shut out, has an accepted key.
     names
         The VMs that it had when it last answered.
+    rows_by_name
+        ``{VM: row}`` of the last whole list; a VM that was not listed is not in it.
     disks_by_name
         ``{VM: {path: hosts that see it}}`` of disk files on storage that hosts share.
     open_paths
@@ -50,6 +53,7 @@ class LostHost:
     is_shut_out: bool
     has_key: bool
     names: list[str]
+    rows_by_name: Mapping[str, ListedVm] = field(default_factory=dict)
     disks_by_name: Mapping[str, Mapping[str, list[str]]] = field(default_factory=dict)
     open_paths: Collection[str] = ()
     other_hosts_by_name: Mapping[str, list[str]] = field(default_factory=dict)
@@ -76,8 +80,10 @@ def report(cloud: Cloud, host: Any) -> dict[str, Any]:
 
 
 def _describe_vm(lost: LostHost, name: str) -> dict[str, Any]:
-    disks = lost.disks_by_name.get(name, {})
+    disks, row = lost.disks_by_name.get(name, {}), lost.rows_by_name.get(name)
     return {
+        "cpu": row.cpu if row else None,
+        "mem_mib": row.mem_mib if row else None,
         "shared_disks": {path: hosts for path, hosts in disks.items()},
         "open": [path for path in disks if path in lost.open_paths],
         "also_on": lost.other_hosts_by_name.get(name, []),
@@ -107,6 +113,7 @@ def _gather(cloud: Cloud, host: str) -> LostHost:
         is_shut_out=cloud.members.is_disallowed(host),
         has_key=host in accepted_ids,
         names=names,
+        rows_by_name=lastlisted.read(cloud.opts, [host]).get(host, {}),
         disks_by_name=_group_disks(disks.answers, names),
         open_paths=_find_open_paths(disks.answers),
         other_hosts_by_name=_find_namesakes(states.answers, host, names),
@@ -223,14 +230,15 @@ def _list_vm_steps(lost: LostHost) -> Iterator[tuple[str, list[str]]]:
         )
     if shared:
         yield (
-            "Make these VMs again on another host, with the disks that they have; put in the CPUs "
-            "and the MiB of memory. Give no image: the guest keeps its identity and its key",
-            [_reuse_command(name, lost.disks_by_name[name]) for name in shared],
+            "Make these VMs again on another host, with the disks that they have"
+            f"{_describe_unknown_sizes(lost, shared)}. Give no image: the guest keeps its "
+            "identity and its key",
+            [_reuse_command(lost, name) for name in shared],
         )
     if alone:
         yield (
             "Make these VMs again as when they were made, and their data from your backup: no host "
-            "that answers sees a disk file of theirs",
+            f"that answers sees a disk file of theirs{_describe_unknown_sizes(lost, alone)}",
             list(_list_new_commands(lost, alone)),
         )
 
@@ -255,7 +263,18 @@ def _list_new_commands(lost: LostHost, names: Collection[str]) -> Iterator[str]:
     for name in names:
         if name in lost.accepted_vms:
             yield f"salt-key -d {shlex.quote(name)}"
-        yield f"salt-run virt.init {shlex.quote(name)} CPUS MIB IMAGE"
+        yield f"salt-run virt.init {shlex.quote(name)} {_size_words(lost, name)} IMAGE"
+
+
+def _size_words(lost: LostHost, name: str) -> str:
+    """Return the CPUs and MiB of memory of a VM, as ``virt.init`` takes them."""
+    row = lost.rows_by_name.get(name)
+    return f"{row.cpu} {row.mem_mib}" if row and row.cpu and row.mem_mib else "CPUS MIB"
+
+
+def _describe_unknown_sizes(lost: LostHost, names: Collection[str]) -> str:
+    is_known = all(_size_words(lost, name) != "CPUS MIB" for name in names)
+    return "" if is_known else "; put in the CPUs and the MiB of memory"
 
 
 def _settle_command(host: str, name: str, hosts: MoveHosts) -> str:
@@ -269,10 +288,11 @@ def _quote_value(text: str) -> str:
     return text if re.fullmatch(r"[A-Za-z/][\w./-]*", text, re.ASCII) else json.dumps(text)
 
 
-def _reuse_command(name: str, paths: Collection[str]) -> str:
+def _reuse_command(lost: LostHost, name: str) -> str:
     disks = ", ".join(
         f"{{name: {_quote_value(_disk_name(name, path))}, source_file: {_quote_value(path)}}}"
-        for path in paths
+        for path in lost.disks_by_name[name]
     )
     disks_text = shlex.quote(f"disks=[{disks}]")
-    return f"salt-run virt.init {shlex.quote(name)} CPUS MIB {disks_text} seed=False"
+    words = f"{shlex.quote(name)} {_size_words(lost, name)} {disks_text}"
+    return f"salt-run virt.init {words} seed=False"
