@@ -273,7 +273,7 @@ AT_IT = {"jid": "1"}
     ("find_job", "is_late", "words"),
     [
         ({"value": AT_IT}, True, "hyper1 still ran virt.init after 0.2 s, the limit"),
-        ({"missing": True}, False, "hyper1 does not answer; see: salt hyper1 test.ping"),
+        ({"is_missing": True}, False, "hyper1 does not answer; see: salt hyper1 test.ping"),
         ({"value": {}}, False, "hyper1 has ended virt.init, but its answer did not come"),
         ({"value": "yes"}, False, "hyper1 has ended virt.init, but its answer did not come"),
         ({"value": {"jid": "2"}}, False, "hyper1 has ended virt.init, but its answer did not come"),
