@@ -27,11 +27,12 @@ def host_lost(host, quiet=False):
 
     Nothing is changed. Returns ``{"host", "state", "vms": {name: {"cpu", "mem_mib",
     "shared_disks": {path: [host]}, "open": [path], "also_on": [host]}}, "moves": {name: hosts},
-    "steps": [{"step", "commands"}]}``, and ``unasked`` (``{host: reason}``) of other hosts that did not answer. ``vms`` are those that
-    the host had when it last answered; ``cpu`` and ``mem_mib`` are as in the last whole
-    ``virt.list``, None if that had not the VM; ``shared_disks`` are their disk files that other hosts see,
-    and ``open`` those that a program has open: make sure that no VM runs there. ``steps`` are for
-    you to do, one after the other; CPUS, MIB and IMAGE stand for what you put in.
+    "steps": [{"step", "commands"}]}``, and ``unasked`` (``{host: reason}``) of other hosts that did
+    not answer. ``vms`` are those that the host had when it last answered; ``cpu`` and ``mem_mib``
+    are as in the last whole ``virt.list``, None if that had not the VM; ``shared_disks`` are their
+    disk files that other hosts see, and ``open`` those that a program has open: make sure that no
+    VM runs there. ``steps`` are for you to do, one after the other; CPUS, MIB and IMAGE stand for
+    what you put in.
 
     CLI Example:
 
