@@ -155,7 +155,7 @@ def migrate_status(vm_):
         salt hyper1 virt.migrate_status centos1
     """
     with _module.opened(readonly=True) as (conn, _settings):
-        return jobs.status(conn, vm_)
+        return jobs.read_current_job(conn, vm_)
 
 
 def migrate_cancel(vm_):

@@ -14,7 +14,7 @@ from typing import Any
 import salt.utils.minions
 from saltvirt.ca import answer, authorities, ca, policy, store
 from saltvirt.cluster import masterconfig, membership
-from saltvirt.cluster.refusals import Refusals
+from saltvirt.cluster.refusallog import Refusals
 from saltvirt.core import wire
 from saltvirt.core.errors import MasterError, VirtError
 from saltvirt.core.options import config

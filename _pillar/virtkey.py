@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from saltvirt.cluster import masterconfig, membership, minionkeys
-from saltvirt.cluster.refusals import Refusals
+from saltvirt.cluster.refusallog import Refusals
 from saltvirt.core import arguments
 from saltvirt.core.errors import VirtError
 from saltvirt.core.salt import compat, masteruser

@@ -206,7 +206,7 @@ def next_host():
     cloud = _reading()
     overview = inventory.overview(cloud, "virt.host_info")
     if not overview.answers:
-        raise overview.silence()
+        raise overview.no_answers_error()
     required = model.Requirements(name="the next VM", vcpus=1, memory_mib=1)
     return choose.choose(overview.answers, required, cloud.settings.weights)[0].host
 

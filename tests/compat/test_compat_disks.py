@@ -9,15 +9,15 @@ from compatkit import CHECKOUT, HERE
 
 FILE = "a disk in a pool of files is the file: overlays, moves; virt.get_disks says POOL/VOLUME"
 DEVICE = "libvirt starts no VM with volumes of multipath pools: it is given the device"
-# 3006 wrote the format None where libvirt says of a pool none, which libvirt refused.
+# 3006 wrote the format None for pools whose format libvirt does not report; libvirt refused that.
 RAW = {"format": "raw"}
 NAME = "a new disk's file in a pool says its format"
 
 
-def case(pool=None, there=None, differs=None, **disk):
+def case(pool=None, existing_volume=None, differs=None, **disk):
     """Return a case: its disk, and how ours differs, with the reason."""
     given = {"name": "data", "size": 8, **({"pool": "p"} if pool else {}), **disk}
-    return {"disk": given, "pool": pool, "there": there, "differs": differs or {}}
+    return {"disk": given, "pool": pool, "there": existing_volume, "differs": differs or {}}
 
 
 def medium(url):
@@ -28,7 +28,7 @@ def medium(url):
 CASES = {
     "file": case(),
     "fileraw": case(format="raw"),
-    "oldfile": case(there="oldfile_data.qcow2"),
+    "oldfile": case(existing_volume="oldfile_data.qcow2"),
     "dir": case("dir", differs={"type": FILE, "source": FILE, "files": NAME}),
     "olddir": case("dir", "olddir_data", differs={"type": FILE, "source": FILE}),
     "lvm": case("logical"),
@@ -53,16 +53,16 @@ CASES = {
 }
 
 
-def side(folder, line, ours):
+def side(folder, line, is_ours):
     """Return ``{VM: outcome}`` of one side."""
     folder.mkdir()
-    job = {"folder": str(folder), "ours": ours and str(CHECKOUT), "cases": CASES}
+    job = {"folder": str(folder), "ours": is_ours and str(CHECKOUT), "cases": CASES}
     done = subprocess.run(
         [f"/opt/salt-{line}/bin/python3", HERE / "diskside.py"],
         input=json.dumps(job),
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": f"{CHECKOUT}/_utils" if ours else ""},
+        env={**os.environ, "PYTHONPATH": f"{CHECKOUT}/_utils" if is_ours else ""},
         timeout=120,
         check=False,
     )
@@ -74,15 +74,17 @@ def side(folder, line, ours):
 def sides(tmp_path_factory):
     """What both sides make of all cases."""
     folder = tmp_path_factory.mktemp("disks")
-    theirs = side(folder / "theirs", "3006", False)
-    return theirs, [side(folder / f"ours-{line}", line, True) for line in ("3006", "3008")]
+    salt_3006 = side(folder / "theirs", "3006", False)
+    return salt_3006, [side(folder / f"ours-{line}", line, True) for line in ("3006", "3008")]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_disk_is_as_3006_made_it(sides, name):
-    theirs, both = sides
-    for ours in both:
-        left, right = theirs[name], ours[name]
-        found = {key for key in left | right if left.get(key) != right.get(key)}
-        assert found == set(CASES[name]["differs"]), (left, right)
-        assert right.get("kept", True), "what was there is there as it was"
+    salt_3006, ours_by_line = sides
+    their_outcome = salt_3006[name]
+    for our_outcomes in ours_by_line:
+        our_outcome = our_outcomes[name]
+        keys = their_outcome | our_outcome
+        changed = {key for key in keys if their_outcome.get(key) != our_outcome.get(key)}
+        assert changed == set(CASES[name]["differs"]), (their_outcome, our_outcome)
+        assert our_outcome.get("kept", True), "the existing volume or file is unchanged"

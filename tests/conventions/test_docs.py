@@ -7,9 +7,8 @@ from pathlib import Path
 import commandpage
 import pytest
 import rooms
-from saltvirt.core import vmcommands
+from saltvirt.core import diskbus, vmcommands
 from saltvirt.core.options import config
-from saltvirt.vm import diskbus
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANGES = [ROOT / "CHANGELOG.md", ROOT / "changelog/README.md"]

@@ -11,6 +11,7 @@ CODE = [ROOT / "_utils", *(ROOT / kind for kind in KINDS)]
 # The glossary lists the words that are not used.
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES.remove(ROOT / "docs/glossary.md")
+KITS = [ROOT / "tests/unit/kits"]
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,12 @@ def test_names_say_what_they_hold(code):
 
     assert counts["vague"] / counts["names"] <= 0.005, shown
     assert counts["renamed"] <= 18, [line for line in lines if ": import " in line]
+
+
+def test_names_of_the_kits_say_what_they_hold():
+    counts, lines = words.count(KITS)
+
+    assert counts["vague"] / counts["names"] <= 0.04, [line for line in lines if ": name " in line]
 
 
 def test_sentences_name_their_subject(code):

@@ -2,7 +2,7 @@
 Read answers and recorded facts into dataclasses, and turn dataclasses into plain data.
 
 Metadata of a dataclass's fields: ``is_required`` means that an answer must have the field, though
-the dataclass has a default; ``said_with`` names the field without which it is left out of plain
+the dataclass has a default; ``default_with`` names the field without which it is left out of plain
 data.
 
 Numbers are checked as they are read: each is within 64 bits, and finite. Counts are annotated as
@@ -31,9 +31,9 @@ _LONGEST = 1000
 _LEAST, _MOST = -(2**63), 2**64 - 1
 
 
-def said_with(name: str) -> Any:
+def default_with(name: str) -> Any:
     """Return a field with the default None, left out of plain data if the named field is None."""
-    return dataclasses.field(default=None, metadata={"said_with": name})
+    return dataclasses.field(default=None, metadata={"default_with": name})
 
 
 class BadAnswer(VirtError):
@@ -119,7 +119,7 @@ def plain(value: Any) -> Any:
 
 def _present_fields(value: Any) -> Iterator[tuple[str, Any]]:
     for field in dataclasses.fields(value):
-        condition = field.metadata.get("said_with")
+        condition = field.metadata.get("default_with")
         if field.name != _SAID and (condition is None or getattr(value, condition) is not None):
             yield field.name, plain(getattr(value, field.name))
 

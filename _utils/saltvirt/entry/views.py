@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from saltvirt.core.findings import NO_ANSWER
 from saltvirt.entry import statusview
 
 View = dict[str, Any]
@@ -63,7 +64,7 @@ def table(
 
 def hosts_beside(answer: Mapping[str, Any]) -> list[str]:
     """Return the sentences about hosts without an answer, and about VMs that several hosts have."""
-    lines = [f"{host}: does not answer" for host in answer.get("unreachable", ())]
+    lines = [f"{host}: {NO_ANSWER}" for host in answer.get("unreachable", ())]
     lines += [f"{host}: {reason}" for host, reason in sorted(answer.get("failed", {}).items())]
     for name, hosts in sorted(answer.get("duplicates", {}).items()):
         lines.append(f"VM {name!r} is on {' and '.join(hosts)}: remove all but one, on their hosts")

@@ -17,9 +17,9 @@ Amount = Annotated[float, "not negative"]
 Words = Annotated[str, "one line"]
 
 
-def said_with(name: str) -> Any:
+def default_with(name: str) -> Any:
     """Return a field with the default None, left out on the wire if the named field is None."""
-    return field(default=None, metadata={"said_with": name})
+    return field(default=None, metadata={"default_with": name})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class VmFacts:
         Only hosts that give a VM the UUID of the master's choice send it.
     """
 
-    uuid: str | None = said_with("uuid")
+    uuid: str | None = default_with("uuid")
     state: str
     vcpus: Count
     memory_mib: Count
@@ -82,7 +82,7 @@ class StorageFacts:
     pools: dict[str, dict[str, Any]] = field(default_factory=dict)
     limit_mib: int
     committed_mib: Count
-    trash_mib: Count | None = said_with("trash_mib")
+    trash_mib: Count | None = default_with("trash_mib")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class NetworkFacts:
 
     active: bool
     bridge: str | None
-    forward: str | None = said_with("forward")
+    forward: str | None = default_with("forward")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,21 +113,21 @@ class NicProfile:
         Each NIC, as a call may place one elsewhere.
     """
 
-    error: Words | None = said_with("error")
-    bridges: list[str] | None = said_with("bridges")
-    networks: list[str] | None = said_with("networks")
-    links: list[str] | None = said_with("links")
-    bridge_vlans: bool | None = said_with("bridge_vlans")
-    nics: dict[str, NicPlace] | None = said_with("nics")
+    error: Words | None = default_with("error")
+    bridges: list[str] | None = default_with("bridges")
+    networks: list[str] | None = default_with("networks")
+    links: list[str] | None = default_with("links")
+    bridge_vlans: bool | None = default_with("bridge_vlans")
+    nics: dict[str, NicPlace] | None = default_with("nics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskProfile:
     """The needs of a disk profile; ``error`` alone if the profile cannot be used."""
 
-    error: Words | None = said_with("error")
-    size_mib: Count | None = said_with("size_mib")
-    has_image: bool | None = said_with("has_image")
+    error: Words | None = default_with("error")
+    size_mib: Count | None = default_with("size_mib")
+    has_image: bool | None = default_with("has_image")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,12 +204,12 @@ class DiskFacts:
     how: str
     base: str | None
     image: ImageFacts | None
-    virtual_bytes: Count | None = said_with("virtual_bytes")
-    actual_bytes: Count | None = said_with("actual_bytes")
-    backing: str | None = said_with("virtual_bytes")
-    size_bytes: Count | None = said_with("size_bytes")
-    pool: str | None = said_with("pool")
-    inode: Count | None = said_with("inode")
+    virtual_bytes: Count | None = default_with("virtual_bytes")
+    actual_bytes: Count | None = default_with("actual_bytes")
+    backing: str | None = default_with("virtual_bytes")
+    size_bytes: Count | None = default_with("size_bytes")
+    pool: str | None = default_with("pool")
+    inode: Count | None = default_with("inode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +221,7 @@ class MigrationInfo:
         The ``networks`` with NAT; the marks by which a target recognizes a shared folder.
     """
 
-    wire: int | None = said_with("wire")
+    wire: int | None = default_with("wire")
     name: str
     uuid: str
     state: str
@@ -248,7 +248,7 @@ class MigrationInfo:
     obstacles: list[Words]
     nvram: list[FileFacts] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
-    marks: list[str] | None = said_with("marks")
+    marks: list[str] | None = default_with("marks")
     autostart: bool = False
     said: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What this was read from; another host is told just that. None for a VM of this host."""
@@ -290,7 +290,7 @@ class HostInfo:
     archs: list[str]
     versions: Versions
     stocks: dict[str, Stock] | None = None
-    moving: MigrationInfo | None = said_with("moving")
+    moving: MigrationInfo | None = default_with("moving")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +299,7 @@ class VmLoad:
 
     cpu: Amount
     memory_mib: Count
-    cpu_error: float | None = said_with("cpu_error")
+    cpu_error: float | None = default_with("cpu_error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,7 +309,7 @@ class Load:
     cpus: Count
     memory_mib: Count
     vms: dict[str, VmLoad]
-    cpu_error: float | None = said_with("cpu_error")
+    cpu_error: float | None = default_with("cpu_error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,9 +328,9 @@ class Presence:
     state: str | None
     building: bool
     unfinished: bool
-    moved_to: str | None = said_with("moved_to")
+    moved_to: str | None = default_with("moved_to")
     uuid: str | None = None
-    notes_made: bool | None = said_with("notes_made")
+    notes_made: bool | None = default_with("notes_made")
     reports: bool = False
 
 

@@ -29,7 +29,7 @@ from saltvirt.placement.answers import (
     StorageFacts,
     Versions,
     VmFacts,
-    said_with,
+    default_with,
 )
 from saltvirt.placement.resources import Stock
 
@@ -117,19 +117,19 @@ class Offer:
     arch: str
     versions: Versions
     domain_types: DomainTypes
-    trash_mib: Count | None = said_with("trash_mib")
-    maintenance: bool | None = said_with("maintenance")
-    tags: dict[str, str] | None = said_with("tags")
-    groups: dict[str, Groups] | None = said_with("groups")
-    stocks: dict[str, Stock] | None = said_with("stocks")
-    bridges: list[str] | None = said_with("bridges")
-    links: list[str] | None = said_with("links")
-    networks: dict[str, NetworkFacts] | None = said_with("networks")
-    nic: dict[str, NicProfile] | None = said_with("nic")
-    disk: dict[str, DiskProfile] | None = said_with("disk")
-    features: dict[str, list[str]] | None = said_with("features")
-    archs: list[str] | None = said_with("archs")
-    machines: dict[str, Machines] | None = said_with("machines")
+    trash_mib: Count | None = default_with("trash_mib")
+    maintenance: bool | None = default_with("maintenance")
+    tags: dict[str, str] | None = default_with("tags")
+    groups: dict[str, Groups] | None = default_with("groups")
+    stocks: dict[str, Stock] | None = default_with("stocks")
+    bridges: list[str] | None = default_with("bridges")
+    links: list[str] | None = default_with("links")
+    networks: dict[str, NetworkFacts] | None = default_with("networks")
+    nic: dict[str, NicProfile] | None = default_with("nic")
+    disk: dict[str, DiskProfile] | None = default_with("disk")
+    features: dict[str, list[str]] | None = default_with("features")
+    archs: list[str] | None = default_with("archs")
+    machines: dict[str, Machines] | None = default_with("machines")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +146,11 @@ class Names:
     """
 
     digest: str
-    listed: list[str] | None = said_with("listed")
-    kept: dict[str, str] | None = said_with("kept")
-    building: list[str] | None = said_with("building")
-    unfinished: list[str] | None = said_with("unfinished")
-    unreadable: dict[str, str] | None = said_with("unreadable")
+    listed: list[str] | None = default_with("listed")
+    kept: dict[str, str] | None = default_with("kept")
+    building: list[str] | None = default_with("building")
+    unfinished: list[str] | None = default_with("unfinished")
+    unreadable: dict[str, str] | None = default_with("unreadable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class Brief:
     """A host's answer to ``virt.placement_facts``; ``offer`` is None if it was not requested."""
 
     names: Names
-    offer: Offer | None = said_with("offer")
+    offer: Offer | None = default_with("offer")
 
 
 def rank(seed: str, host: str) -> int:

@@ -16,7 +16,7 @@ def evacuate(
     vms: Mapping[str, MigrationInfo],
     weights: Mapping[str, float] | None = None,
     refused: Refused | None = None,
-    silent: Mapping[str, str] | None = None,
+    unresponsive: Mapping[str, str] | None = None,
     staying: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """
@@ -29,7 +29,7 @@ def evacuate(
         ``{name: answer of virt.migration_info}`` of the VMs.
     refused
         ``{name: {host: reasons}}``: the hosts' own reasons why they cannot take a VM.
-    silent
+    unresponsive
         ``{host: reason}`` of unresponsive hosts.
     staying
         ``{name: reason}`` of those of the VMs that are not to be moved.
@@ -52,7 +52,10 @@ def evacuate(
     }
     evaluated = _evaluate_once(_after_moves(hosts, needs, out))
     unplaced_bundles = [bundle for bundle in together if bundle[0].name not in out]
-    return out, {**stays, **_explain_staying(evaluated, unplaced_bundles, refused, silent or {})}
+    return out, {
+        **stays,
+        **_explain_staying(evaluated, unplaced_bundles, refused, unresponsive or {}),
+    }
 
 
 def _find_staying(
@@ -77,13 +80,16 @@ def _explain_staying(
     evaluated: Callable[[Requirements], list[Evaluation]],
     unplaced_bundles: Iterable[list[Requirements]],
     refused: Refused,
-    silent: Mapping[str, str],
+    unresponsive: Mapping[str, str],
 ) -> dict[str, str]:
     """Return ``{name: reason}`` of the VMs of the bundles that find no place."""
     out = {}
     for bundle in unplaced_bundles:
         for required in bundle:
-            reasons_by_host = {**_find_reasons(evaluated, required, bundle, refused), **silent}
+            reasons_by_host = {
+                **_find_reasons(evaluated, required, bundle, refused),
+                **unresponsive,
+            }
             reason = "; ".join(f"{host}: {text}" for host, text in reasons_by_host.items())
             out[required.name] = affinity.clash(bundle) or reason or "there is no other hypervisor"
     return out

@@ -26,7 +26,9 @@ class Dimension:
     default_weight: float
 
 
-# All tuples of amounts and of weights are in this order.
+# All tuples of amounts and of weights are in this order. A further amount is more than a row: the
+# functions below, ``choose`` (_with_room, _most_taken, _able_hosts), ``many`` (_parts),
+# ``balance``, ``affinity`` and ``headroom`` write the amounts out: they run for every host and VM.
 DIMENSIONS = (
     Dimension(name="vcpus", weight_key="cpu", default_weight=1.0),
     Dimension(name="memory_mib", weight_key="memory", default_weight=1.0),

@@ -1,4 +1,8 @@
-"""The score of a host: how much of it is left, as a number from 0 to 1."""
+"""
+The score of a host: how much of it is left, as a number from 0 to 1.
+
+Used by ``choose``, by ``affinity`` (evacuation) and by ``many`` (order of requests).
+"""
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.core.wire import said_with
+from saltvirt.core.wire import default_with
 from saltvirt.placement.answers import Count, Words
 
 # The master itself sets these fields: an operator will type the login command.
@@ -80,9 +80,9 @@ class ListedVm:
     state: Words
     cpu: Count = 0
     mem_mib: Count = 0
-    disk_mib: Count | None = said_with("disk_mib")
-    address: Words | None = said_with("address")
-    created: Count | None = said_with("created")
+    disk_mib: Count | None = default_with("disk_mib")
+    address: Words | None = default_with("address")
+    created: Count | None = default_with("created")
 
 
 def select_vms(answer: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The host's part in getting a VM's key accepted: keep the master's token, submit the key once."""
+"""Submit a VM's minion key to the master, once, with the token of virt.authorize."""
 
 import logging
 from pathlib import Path
@@ -13,7 +13,7 @@ from saltvirt.core.salt.context import Context
 log = logging.getLogger(__name__)
 
 
-def _path(settings: HostSettings, name: str) -> Path:
+def _token_path(settings: HostSettings, name: str) -> Path:
     return Path(settings.state_dir) / "tokens" / name
 
 
@@ -26,19 +26,19 @@ def keep_token(context: Context, name: str, token: Any) -> None:
     if not keypair.is_sealed(token):
         raise SeedError("token: it is not sealed; it comes from salt-run virt.authorize")
     key_path = Path(context.opts.get("pki_dir", "/etc/salt/pki/minion")) / "minion.pem"
-    path = _path(context.settings, name)
+    path = _token_path(context.settings, name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files.write(path, keypair.unseal(token, key_path.read_text()).encode())
 
 
 def forget_token(settings: HostSettings, name: str) -> None:
     """Remove a VM's token if there is one."""
-    _path(settings, name).unlink(missing_ok=True)
+    _token_path(settings, name).unlink(missing_ok=True)
 
 
 def is_authorized(settings: HostSettings, name: str) -> bool:
     """Return whether the master has authorized this host to submit a VM's key."""
-    return _path(settings, name).exists()
+    return _token_path(settings, name).exists()
 
 
 def refuse_reserved(context: Context, name: str) -> None:
@@ -63,14 +63,16 @@ def submit(context: Context, name: str, public: str | None) -> None:
 
     ``context.ask`` is :func:`saltvirt.core.salt.compat.ask_pillar`.
     """
-    path = _path(context.settings, name)
+    path = _token_path(context.settings, name)
     token = path.read_text()
     path.unlink()
     if context.ask is None:
         raise SeedError(f"this host cannot ask the master to accept the key of {name!r}")
     answer = context.ask(context.opts, {"virtkey": {"name": name, "key": public, "token": token}})
-    answer = answer.get("virtkey") or {}
-    if answer.get(name) is not True:
-        reason = answer.get("error") or "it has no external pillar 'virtkey' (saltutil.sync_all)"
+    virtkey_answer = answer.get("virtkey") or {}
+    if virtkey_answer.get(name) is not True:
+        reason = (
+            virtkey_answer.get("error") or "it has no external pillar 'virtkey' (saltutil.sync_all)"
+        )
         raise SeedError(f"the master did not accept the key of {name!r}: {reason}")
     log.info("the master accepted the key of %s", name)

@@ -128,10 +128,10 @@ def refuse_unseen_users(
             f"{subject}, on storage that other hosts see, and this host cannot tell whether one of "
             "their VMs has it; salt-run virt.init asks all hosts, or give it as source_file"
         )
-    if context.unasked:
+    if context.hosts_without_names:
+        hosts = terminal.join_some(context.hosts_without_names, _MAX_NAMED_HOSTS)
         raise StorageError(
-            f"{subject}, on storage that other hosts see, and "
-            f"{terminal.join_some(context.unasked, _MAX_NAMED_HOSTS)} may have a VM with it and "
+            f"{subject}, on storage that other hosts see, and {hosts} may have a VM with it and "
             "cannot be asked; wait until all answer, or, if you know that they have no such VM, "
             "give force=True"
         )

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from saltvirt.core import arguments
+from saltvirt.core.diskbus import DiskBus, default_bus, find_bus
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import CalledNic, Disk, Nic
 from saltvirt.core.nics import nic, override, refuse_equal_macs
 from saltvirt.core.options.config import DEFAULT_DISK, DEFAULT_NIC
 from saltvirt.core.units import size_mib
-from saltvirt.vm.diskbus import DiskBus, default_bus, find_bus
 from saltvirt.xml.domain import remote
 from saltvirt.xml.storage import poolsource
 

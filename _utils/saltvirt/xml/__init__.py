@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 from saltvirt.core import arguments, units
 from saltvirt.core.errors import BadArgument, VirtError
-from saltvirt.xml.edit import prefixes
+from saltvirt.xml.edit import namespaceprefixes
 
 METADATA_NS = "urn:saltvirt:1"
-prefixes.keep("saltvirt", METADATA_NS)
+namespaceprefixes.keep("saltvirt", METADATA_NS)
 # Characters that XML 1.0 cannot hold, not even as references.
 _UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SWITCH = {"yes": True, "on": True, "no": False, "off": False}
@@ -100,14 +100,14 @@ def _text(name: str, value: object) -> str:
 def to_text(element: ET.Element) -> str:
     """Return an element as indented text, with the namespace prefixes that :func:`parse` saw."""
     ET.indent(element)
-    return prefixes.tostring(element) + "\n"
+    return namespaceprefixes.tostring(element) + "\n"
 
 
 def parse(text: str) -> ET.Element:
     """Return the root element of a document; refuse a DOCTYPE (entities) and broken XML."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise VirtError("the XML has a DOCTYPE or an entity, which is never needed; remove it")
-    prefixes.learn(text)
+    namespaceprefixes.learn(text)
     try:
         return ET.fromstring(text)
     except ET.ParseError as exc:

@@ -27,7 +27,11 @@ def missing(other, *, is_kept=False, sizes=None, uuid=UUID, snapshots=()):
     """Return what is missing there."""
     return list(
         migrate.find_missing_on_target(
-            other, uuid, is_kept=is_kept, sizes=sizes or {}, snapshots=snapshots
+            other,
+            uuid,
+            must_be_persistent=is_kept,
+            handed_over_sizes=sizes or {},
+            snapshots=snapshots,
         )
     )
 
@@ -60,6 +64,6 @@ def test_a_snapshot_that_it_was_not_told_of_is_missing(other):
 
     (why,) = missing(other, snapshots=["s1", "s2"])
 
-    assert why.startswith("it does not know of snapshot s2")
+    assert why.startswith("libvirt on the other host has no snapshot s2")
     assert missing(other, snapshots=["s1"]) == missing(other) == []
     taken.delete(0)

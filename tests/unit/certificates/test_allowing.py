@@ -318,8 +318,9 @@ def test_nobody_but_hypervisors_is_asked_or_gets_orders(monkeypatch, master):
     asked = minions.ask(cloud, ["guest", "hyper1"], "virt.host_info")
     ordered = minions.order(cloud, "guest", "virt.purge", ["web1"], {})
 
-    assert {one: reply.missing for one, reply in asked.items()} == {"guest": True, "hyper1": True}
-    assert ordered.missing and "salt-run virt.allow guest" in ordered.error
+    is_missing = {minion: reply.is_missing for minion, reply in asked.items()}
+    assert is_missing == {"guest": True, "hyper1": True}
+    assert ordered.is_missing and "salt-run virt.allow guest" in ordered.error
     assert "salt-run virt.allow hyper1" in asked["hyper1"].error
 
 
@@ -343,7 +344,7 @@ def globbed(monkeypatch, master):
 
     def reply(host):
         if host in out.silent:
-            return minions.Reply(minion=host, missing=True)
+            return minions.Reply(minion=host, is_missing=True)
         return minions.Reply(minion=host, value=dict.fromkeys(out.vms.get(host, ()), "running"))
 
     def answer(_cloud, hosts, fun, *_args, **_options):

@@ -24,7 +24,7 @@ def test_what_some_hosts_have_done_is_said_though_another_has_not(cloud, monkeyp
     state = {"virt.keys": {"result": True, "comment": "renewed"}}
     replies = {
         "hyper1": minions.Reply(minion="hyper1", value=state),
-        "hyper2": minions.Reply(minion="hyper2", missing=True),
+        "hyper2": minions.Reply(minion="hyper2", is_missing=True),
     }
     monkeypatch.setattr(minions, "ask", lambda *_args, **_how: replies)
 
@@ -48,7 +48,7 @@ def test_a_serial_is_revoked_again_until_all_have_heard(cloud, monkeypatch):
         Authorities, "revoke", lambda _self, rows, _now: revoked.update(map(of, rows))
     )
     monkeypatch.setattr(inventory, "allowed_hosts", lambda _cloud: ["hyper1", "hyper2"])
-    replies = {"hyper2": minions.Reply(minion="hyper2", missing=True)}
+    replies = {"hyper2": minions.Reply(minion="hyper2", is_missing=True)}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_how: replies)
 
     for _again in range(2):

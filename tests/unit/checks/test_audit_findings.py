@@ -111,7 +111,7 @@ def noted_glob(world):
     lastseen.record_move(world.opts, "web7", "hyper2")
     world.opts["virt"] = {"hypervisors": ["hyper*", "web*"]}
     world.say(vms=[])
-    world.replies["hyper2"] = minions.Reply(minion="hyper2", missing=True)
+    world.replies["hyper2"] = minions.Reply(minion="hyper2", is_missing=True)
 
 
 CHECKS = {
@@ -264,8 +264,8 @@ def test_a_vm_that_a_glob_matches_is_found_on_a_silent_host_too(world):
 
 
 SILENT = {
-    "silent": ({"missing": True}, "does not answer"),
-    "unsigned": ({"missing": True, "error": "it poses"}, "it poses"),
+    "silent": ({"is_missing": True}, "does not answer"),
+    "unsigned": ({"is_missing": True, "error": "it poses"}, "it poses"),
     "without the function": ({"error": "'virt.audit' is not available."}, "is not available"),
     "wrong": ({"value": {"code": 1}}, "cannot read"),
     "an impossible time": (None, "an impossible time"),

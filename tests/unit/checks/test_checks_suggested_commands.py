@@ -70,8 +70,8 @@ def test_what_is_said_of_notes_that_are_not_proved():
     noted = {"h1": {NAME: ["h2"]}, "h2": {}, "h3": {}}
 
     back = evacuationnotes.find_away(noted, "h1", {"h2": {NAME}}, set())
-    unsure = evacuationnotes.confirm_away(back, "h1", {}, {}, {}).unsure[NAME]
-    elsewhere = evacuationnotes.find_away(noted, "h1", {"h3": {NAME}}, {"h2"}).unsure[NAME]
+    unsure = evacuationnotes.confirm_away(back, "h1", {}, {}, {}).uncertain[NAME]
+    elsewhere = evacuationnotes.find_away(noted, "h1", {"h3": {NAME}}, {"h2"}).uncertain[NAME]
 
     assert suggests(unsure, "salt-run", "virt.migrate", NAME, "h1")
     assert suggests(elsewhere, "salt-run", "virt.migrate", NAME, "h1")

@@ -40,7 +40,7 @@ def tended(cloud, monkeypatch):
             return replies
         said = {host: wire.plain(cloud.says.get(host) or seen(host)) for host in targets}
         return {
-            h: one if one.missing else minions.Reply(minion=h, value=said[h])
+            h: one if one.is_missing else minions.Reply(minion=h, value=said[h])
             for h, one in replies.items()
         }
 

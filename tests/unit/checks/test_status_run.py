@@ -62,7 +62,7 @@ class Fleet:
 
     def _reply(self, host, fun, kwarg):
         if host in self.silent:
-            return minions.Reply(minion=host, missing=True)
+            return minions.Reply(minion=host, is_missing=True)
         if host in self.errors:
             return minions.Reply(minion=host, error=self.errors[host])
         checks = {"audit": self.audit, "doctor": self.doctor, "setup": self.setup}

@@ -43,8 +43,8 @@ def test_a_minions_error_loses_salts_wrapping(error, short):
     ("reply", "reason"),
     [
         (minions.Reply(minion="h1", value=0), ""),
-        (minions.Reply(minion="h1", missing=True), "does not answer"),
-        (minions.Reply(minion="h1", missing=True, error="not signed"), "not signed"),
+        (minions.Reply(minion="h1", is_missing=True), "does not answer"),
+        (minions.Reply(minion="h1", is_missing=True, error="not signed"), "not signed"),
         (minions.Reply(minion="h1", error="no room"), "no room"),
     ],
 )
@@ -71,8 +71,8 @@ def test_a_reply_is_what_its_exit_code_says():
     )
 
     assert (good.ok, good.value) == (True, {"a": 1})
-    assert (bad.ok, bad.value, bad.missing) == (False, {"error": "x"}, False)
-    assert not minions.Reply(minion="h", missing=True).ok
+    assert (bad.ok, bad.value, bad.is_missing) == (False, {"error": "x"}, False)
+    assert not minions.Reply(minion="h", is_missing=True).ok
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ class LateMaster:
     ("find_job", "is_heard"),
     [
         ({"hyper1": minions.Reply(minion="hyper1", value={})}, True),
-        ({"hyper1": minions.Reply(minion="hyper1", missing=True)}, False),
+        ({"hyper1": minions.Reply(minion="hyper1", is_missing=True)}, False),
     ],
     ids=["ended", "silent"],
 )
@@ -263,7 +263,7 @@ def test_the_answer_of_a_job_that_has_ended_is_waited_for(
 
     reply = minions.order(impatient, "hyper1", "virt.init", [], {}, limit_s=60)
 
-    assert (reply.missing, reply.value) == ((False, "built") if is_heard else (True, None))
+    assert (reply.is_missing, reply.value) == ((False, "built") if is_heard else (True, None))
 
 
 AT_IT = {"jid": "1"}
@@ -273,7 +273,7 @@ AT_IT = {"jid": "1"}
     ("find_job", "is_late", "words"),
     [
         ({"value": AT_IT}, True, "hyper1 still ran virt.init after 0.2 s, the limit"),
-        ({"missing": True}, False, "hyper1 does not answer; see: salt hyper1 test.ping"),
+        ({"is_missing": True}, False, "hyper1 does not answer; see: salt hyper1 test.ping"),
         ({"value": {}}, False, "hyper1 has ended virt.init, but its answer did not come"),
         ({"value": "yes"}, False, "hyper1 has ended virt.init, but its answer did not come"),
         ({"value": {"jid": "2"}}, False, "hyper1 has ended virt.init, but its answer did not come"),
@@ -290,14 +290,14 @@ def test_a_time_out_says_whose_time_ran_out(monkeypatch, impatient, find_job, is
 
     reply = minions.order(impatient, "hyper1", "virt.init", [], {}, limit_s=0.2)
 
-    assert (reply.missing, reply.is_late) == (True, is_late)
+    assert (reply.is_missing, reply.is_late) == (True, is_late)
     assert words in reply.error
     assert "saltutil.term_job" in master.sent or not is_late
 
 
 @pytest.mark.parametrize(("limit_s", "is_named"), [(None, True), (60, False)])
 def test_our_limit_is_named_by_its_option(monkeypatch, impatient, limit_s, is_named):
-    late = minions.Reply(minion="h", missing=True, is_late=True, error="h was still at it")
+    late = minions.Reply(minion="h", is_missing=True, is_late=True, error="h was still at it")
     monkeypatch.setattr(minions, "order", lambda *_args, **_options: late)
 
     with pytest.raises(hostcommands.HostUnresponsive, match="h was still at it") as caught:

@@ -136,7 +136,7 @@ def test_a_duplicate_that_was_forced_is_named_and_not_started(cloud):
 
     found = inventory.overview(cloud.master, "virt.full_info")
 
-    assert found.beside() == {"duplicates": {"web": ["hyper1", "hyper2"]}}
+    assert found.errors_by_kind() == {"duplicates": {"web": ["hyper1", "hyper2"]}}
     for command in (
         lambda: locate(cloud.master, "web", Purpose.ACT).host,
         lambda: cloud.init("web"),
@@ -145,14 +145,14 @@ def test_a_duplicate_that_was_forced_is_named_and_not_started(cloud):
         with pytest.raises(NameTaken, match="on hyper1 and hyper2: look at each .*WRONG-HOST"):
             command()
     cloud.hosts.remove("hyper1", "web")
-    assert inventory.overview(cloud.master, "virt.host_info").beside() == {}
+    assert inventory.overview(cloud.master, "virt.host_info").errors_by_kind() == {}
 
 
 def test_a_vm_that_moves_is_not_a_duplicate(cloud):
     cloud.hosts.put("hyper1", "web")
     cloud.hosts.put("hyper2", "web", "paused", building=True)
 
-    assert inventory.overview(cloud.master, "virt.full_info").beside() == {}
+    assert inventory.overview(cloud.master, "virt.full_info").errors_by_kind() == {}
     assert locate(cloud.master, "web", Purpose.ACT).host == "hyper1"
 
 

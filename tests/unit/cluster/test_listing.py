@@ -41,13 +41,13 @@ class Hosts:
         self.asked.append((fun, sorted(targets)))
         replies = {host: self._reply(host, fun, arg, kwarg or {}) for host in sorted(targets)}
         for host in filter(replies.get, self.comes):
-            if cloud.on_reply is not None and not replies[host].missing:
+            if cloud.on_reply is not None and not replies[host].is_missing:
                 cloud.on_reply(replies[host])
         return replies
 
     def _reply(self, host, fun, arg, kwarg):
         if host in self.silent:
-            return minions.Reply(minion=host, missing=True)
+            return minions.Reply(minion=host, is_missing=True)
         if host in self.odd:
             return minions.Reply(minion=host, value="odd")
         value = getattr(self, f"_{fun.removeprefix('virt.')}")(host, *arg, **kwarg)
@@ -324,7 +324,7 @@ def test_an_error_names_some_of_a_thousand_hypervisors(opts):
 
     with pytest.raises(BadArgument, match=f"there are: {some}; if it is to be one, run: salt-run"):
         inventory.narrow(master, every, host="h1")
-    silent = inventory.Survey(answers={}, unreachable=every).silence()
+    silent = inventory.Survey(answers={}, unreachable=every).no_answers_error()
     assert str(silent).endswith("; h0009: does not answer and 990 more")
     assert silent.table == {"unreachable": every}
 

@@ -83,7 +83,7 @@ def test_an_answer_is_packed_where_that_is_worth_it():
 def test_one_that_salt_has_left_out_is_no_forgery_and_it_is_said_what_helps(reply):
     said = reply(packed(DENSE))
 
-    assert said.missing and said.error == (
+    assert said.is_missing and said.error == (
         "hyper1 sent no signed answer (Salt has left it out, as it was larger than "
         "max_event_size): raise that option in its minion's configuration and in the master's, "
         "and restart both"

@@ -213,7 +213,7 @@ def test_a_host_with_old_code_is_silent_and_it_says_why(cloud):
 
     reply = minions.ask(master, ["hyper1"], "virt.x")["hyper1"]
 
-    assert reply.missing and "salt hyper1 saltutil.sync_all" in reply.error
+    assert reply.is_missing and "salt hyper1 saltutil.sync_all" in reply.error
 
 
 def test_an_answer_that_cannot_be_read_is_that_hosts_error(cloud, monkeypatch):
@@ -222,7 +222,7 @@ def test_an_answer_that_cannot_be_read_is_that_hosts_error(cloud, monkeypatch):
 
     reply = minions.ask(master, ["hyper1"], "virt.x")["hyper1"]
 
-    assert not reply.missing and reply.error.startswith("its answer is not understood: it has")
+    assert not reply.is_missing and reply.error.startswith("its answer is not understood: it has")
 
 
 def test_an_order_whose_answer_cannot_be_read_may_have_been_done(cloud, monkeypatch):
@@ -231,7 +231,7 @@ def test_an_order_whose_answer_cannot_be_read_may_have_been_done(cloud, monkeypa
 
     reply = minions.order(master, "hyper1", "virt.init", ["web1"], {})
 
-    assert reply.missing and reply.error.startswith("hyper1: its answer is not understood")
+    assert reply.is_missing and reply.error.startswith("hyper1: its answer is not understood")
 
 
 def test_an_order_to_one_host_has_nothing_that_others_can_read(cloud):
@@ -250,7 +250,7 @@ def test_an_order_without_an_answer_is_given_up_by_its_id(cloud, monkeypatch):
     monkeypatch.setattr(minions, "_FIND_JOB_S", 0.1)
     bus, master = cloud()
 
-    assert minions.order(master, "hyper1", "virt.init", ["web1"], {}).missing
+    assert minions.order(master, "hyper1", "virt.init", ["web1"], {}).is_missing
 
     order_id = json.loads(keypair.unseal(bus.sent[0][1][0], OWN[1]))["id"]
     told = bus.sent[-1][1][0]
@@ -265,7 +265,7 @@ def test_an_order_that_the_host_had_only_queued_is_said_not_to_have_begun(cloud,
     reply = minions.order(master, "hyper1", "virt.init", ["web1"], {})
 
     assert (
-        reply.missing
+        reply.is_missing
         and reply.error == "hyper1 has not begun virt.init, and the master withdrew the order"
     )
 

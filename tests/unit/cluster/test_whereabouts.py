@@ -168,9 +168,9 @@ def test_the_silent_host_of_a_move_that_is_not_over_does_not_count(stale, source
     ("reply", "reason"),
     [
         (Reply(minion="b", error="libvirt does not answer at qemu:///system"), "libvirt does not"),
-        (Reply(minion="b", missing=True, error="b sent no signed answer"), "signed"),
+        (Reply(minion="b", is_missing=True, error="b sent no signed answer"), "signed"),
         (Reply(minion="b", value={"state": ["up"]}), "b answers virt.presence with"),
-        (Reply(minion="b", missing=True), "does not answer"),
+        (Reply(minion="b", is_missing=True), "does not answer"),
     ],
 )
 def test_why_a_host_cannot_say_is_told(cloud, monkeypatch, reply, reason):
@@ -207,11 +207,11 @@ def test_a_kept_definition_is_not_purged_while_a_host_that_may_have_the_vm_is_si
 
 def test_a_survey_says_why_a_silent_host_counts_as_silent():
     found = surveys.from_replies(
-        "virt.presence", {"a": Reply(minion="a", missing=True, error="not signed")}
+        "virt.presence", {"a": Reply(minion="a", is_missing=True, error="not signed")}
     )
 
     assert found.unreachable == ["a"] and found.reasons() == {"a": "not signed"}
-    assert found.beside() == {"unreachable": ["a"]}
+    assert found.errors_by_kind() == {"unreachable": ["a"]}
 
 
 # Moves of VMs whose host is known, and keys.

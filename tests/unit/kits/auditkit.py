@@ -58,26 +58,28 @@ class World:
 
     def heed(self):
         """Have both hosts heed the master's lists of revoked certificates as they are."""
-        told = askedca.ask(self.place, "hyper1", {}, grains={})
+        answer = askedca.ask(self.place, "hyper1", {}, grains={})
         for host, facts in self.facts.items():
-            self.facts[host] = dataclasses.replace(facts, revoked=lists(told))
+            self.facts[host] = dataclasses.replace(facts, revoked=lists(answer))
 
     def ask(self, _cloud, targets, fun, wait):
         """Stand for ``minions.ask``."""
         assert fun == "virt.audit" and wait == Wait.brief(targets)
-        said = {h: minions.Reply(minion=h, value=wire.plain(self.facts[h])) for h in targets}
-        return {**said, **self.replies}
+        replies = {h: minions.Reply(minion=h, value=wire.plain(self.facts[h])) for h in targets}
+        return {**replies, **self.replies}
 
     def audit(self, now=NOW):
         """Return ``[(check, where, what, fix)]``."""
         self.monkeypatch.setattr(minions, "ask", self.ask)
         cloud = Cloud.of(self.opts)
         try:
-            found = run.audit(cloud, now)["findings"]
+            findings = run.audit(cloud, now)["findings"]
         except ProblemsFound as short:
-            found = short.table["findings"]
-            assert found
-        return [tuple(one[key] for key in ("check", "where", "what", "fix")) for one in found]
+            findings = short.table["findings"]
+            assert findings
+        return [
+            tuple(finding[key] for key in ("check", "where", "what", "fix")) for finding in findings
+        ]
 
 
 def display(address, **more):
@@ -92,39 +94,39 @@ def console(address, tls=None):
     return ConsoleFacts(vm="web1", address=address, tls=tls)
 
 
-def lists(told):
+def lists(answer):
     """Return what a host says of the lists of revoked certificates that it was told."""
     out = {}
-    for use, trust in told.trust.items():
+    for use, trust in answer.trust.items():
         parts = installed.revocation_lists(trust.crl)
         serials = sorted({f"{row.serial_number:032x}" for one in parts for row in one})
-        ends = min(one.next_update_utc for one in parts).isoformat()
+        ends = min(part.next_update_utc for part in parts).isoformat()
         out[use] = RevocationFacts(path=f"/etc/pki/{use}.crl", ends=ends, serials=serials)
     return out
 
 
 def certificate(pem, **more):
     """Return what a host says of a certificate."""
-    found = x509.load_pem_x509_certificate(pem.encode())
-    said = CertificateFacts(
+    x509_certificate = x509.load_pem_x509_certificate(pem.encode())
+    facts = CertificateFacts(
         path="/etc/pki/x.pem",
-        serial=f"{found.serial_number:032x}",
-        not_before=found.not_valid_before_utc.isoformat(),
-        not_after=found.not_valid_after_utc.isoformat(),
+        serial=f"{x509_certificate.serial_number:032x}",
+        not_before=x509_certificate.not_valid_before_utc.isoformat(),
+        not_after=x509_certificate.not_valid_after_utc.isoformat(),
     )
-    return dataclasses.replace(said, **more)
+    return dataclasses.replace(facts, **more)
 
 
 def key(mode, **more):
     """Return what a host says of a key."""
-    given = {"most": 0o600, "owner": "root", "group": "root", "reader": None}
-    return KeyFacts(path="/etc/pki/key.pem", mode=mode, **{**given, **more})
+    key_facts = {"most": 0o600, "owner": "root", "group": "root", "reader": None}
+    return KeyFacts(path="/etc/pki/key.pem", mode=mode, **{**key_facts, **more})
 
 
 def host_facts(place, host):
     """Return what a host says that has certificates of these CAs, and is as it should be."""
-    wanted = {purpose: askedca.request() for purpose in policy.PURPOSES}
-    told = askedca.ask(place, host, wanted, grains={})
+    requests = {purpose: askedca.request() for purpose in policy.PURPOSES}
+    answer = askedca.ask(place, host, requests, grains={})
     return HostAudit(
         code=filecontent.of_code(),
         vms=["web1"],
@@ -138,11 +140,11 @@ def host_facts(place, host):
         local=LocalFacts(sockets=[], users=[], rules=[]),
         plain=[],
         unguarded=[],
-        trusted={use: ca.fingerprints(trust.ca.encode()) for use, trust in told.trust.items()},
-        revoked=lists(told),
+        trusted={use: ca.fingerprints(trust.ca.encode()) for use, trust in answer.trust.items()},
+        revoked=lists(answer),
         qemu={"migrate_tls_force": "1", "migrate_tls_x509_verify": "1"},
         displays=[display("127.0.0.1"), display(""), display("0.0.0.0", has_password=True)],
         consoles=[console("127.0.0.1"), console("0.0.0.0", tls="yes")],
-        certificates=[certificate(pem) for pem in told.certificates.values()],
+        certificates=[certificate(pem) for pem in answer.certificates.values()],
         keys=[key(0o600), key(0o640, most=0o640, group="kvm", reader="kvm")],
     )

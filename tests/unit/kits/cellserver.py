@@ -21,22 +21,22 @@ def certified(folder):
     return context
 
 
-def _request(one):
+def _request(connection):
     """Return a whole request."""
     text = b""
     while b"\r\n\r\n" not in text:
-        text += one.recv(65536)
+        text += connection.recv(65536)
     head, _sign, body = text.partition(b"\r\n\r\n")
     length = int(head.lower().partition(b"content-length: ")[2].split()[0])
     while len(body) < length:
-        body += one.recv(65536)
+        body += connection.recv(65536)
     return head + b"\r\n\r\n" + body
 
 
 @contextlib.contextmanager
 def serving(context, *answers):
     """Answer one connection after the other; yield the port and what was heard."""
-    heard = []
+    requests = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(5)
 
@@ -45,17 +45,19 @@ def serving(context, *answers):
                 with contextlib.suppress(OSError):
                     plain, _address = listening.accept()
                     plain.settimeout(5)
-                    with context.wrap_socket(plain, server_side=True) as one:
-                        heard.append(_request(one))
-                        answer(one)
+                    with context.wrap_socket(plain, server_side=True) as connection:
+                        requests.append(_request(connection))
+                        answer(connection)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield listening.getsockname()[1], heard
+        yield listening.getsockname()[1], requests
         thread.join()
 
 
 def saying(body, head=OK):
     """Return what answers like this."""
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return lambda one: one.sendall(head + b"Content-Length: %d\r\n\r\n" % len(text) + text)
+    return lambda connection: connection.sendall(
+        head + b"Content-Length: %d\r\n\r\n" % len(text) + text
+    )

@@ -37,14 +37,14 @@ def write(path, byte):
 def has(path, byte):
     """Return whether a disk has what was written."""
     command = ["qemu-io", "-r", "-f", "qcow2", "-c", f"read -P {byte} 1M 64k", path]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return "verification failed" not in done.stdout
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    return "verification failed" not in process.stdout
 
 
 def info(path):
     """Return what qemu-img says of a disk."""
-    said = subprocess.run(["qemu-img", "info", "--output=json", path], capture_output=True)
-    return json.loads(said.stdout)
+    process = subprocess.run(["qemu-img", "info", "--output=json", path], capture_output=True)
+    return json.loads(process.stdout)
 
 
 def definition(hypervisor, name):
@@ -59,5 +59,9 @@ def change(conn, name, change_xml):
 
 def nothing_of_it(hypervisor):
     """Return whether nothing of a clone is left."""
-    left = [one for one in hypervisor.files() if one.startswith("db1")]
-    return (left, hypervisor.open_records(), "db1" in hypervisor.domains()) == ([], [], False)
+    clone_files = [name for name in hypervisor.files() if name.startswith("db1")]
+    return (clone_files, hypervisor.open_records(), "db1" in hypervisor.domains()) == (
+        [],
+        [],
+        False,
+    )

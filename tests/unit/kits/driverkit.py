@@ -46,8 +46,8 @@ def remove_pools(conn):
     """Remove all pools, and make the driver's own anew."""
     for pool in conn.listAllStoragePools():
         if pool.isActive():
-            for one in pool.listAllVolumes():
-                one.delete()
+            for volume in pool.listAllVolumes():
+                volume.delete()
             pool.destroy()
         if pool.name() in conn.listDefinedStoragePools():
             pool.undefine()
@@ -64,13 +64,13 @@ def virt(conn):
 def applied(conn):
     """Call a state: what it says with test=True, what it says, and what it says once more."""
 
-    def all_three(function, *args, **given):
+    def all_three(function, *args, **options):
         out = []
         for is_test in (True, False, False):
             for part in STATES:
                 part.__opts__["test"] = is_test
             (work,) = [vars(part)[function] for part in STATES if function in vars(part)]
-            out.append(work(*args, **given))
+            out.append(work(*args, **options))
         return out
 
     return all_three

@@ -43,8 +43,8 @@ class End:
 
     def phase(self, purpose, name="web1"):
         """Return the phase of a record."""
-        left = self.record(purpose, name)
-        return left and left.phase
+        locked_record = self.record(purpose, name)
+        return locked_record and locked_record.phase
 
     def define(self, conn, name="web1", uuid=UUID, firmware="", paths=()):
         """Define a VM with raw disks."""
@@ -79,12 +79,12 @@ class End:
         """Send the VM."""
         return departure.send(self.context, "web1", token, "hyper2", Move(**options), [])
 
-    def step(self, which, token=TOKEN, **given):
+    def step(self, step_name, token=TOKEN, **options):
         """Do a step of settling, on the side that it is of."""
-        side = departure if which in moveprotocol.ON_SOURCE else arrival
-        if "noted" in given:
-            given["noted"] = wire.argument("noted", Noted, given["noted"])
-        return side.step(self.context, "web1", token, which, **given)
+        side = departure if step_name in moveprotocol.ON_SOURCE else arrival
+        if "noted" in options:
+            options["noted"] = wire.argument("noted", Noted, options["noted"])
+        return side.step(self.context, "web1", token, step_name, **options)
 
     def state(self, conn, token=TOKEN):
         """Return what the host says of the move, as it is sent."""
@@ -103,8 +103,8 @@ def is_untouched(end, paths, name="web1"):
 class Settling:
     """The master's hands: one real end, and an other one that is played."""
 
-    def __init__(self, site, conn, other):
-        self.site, self.conn, self.other, self.done = site, conn, other, []
+    def __init__(self, site, conn, other_state):
+        self.site, self.conn, self.other, self.done = site, conn, other_state, []
 
     def look_at_source(self):
         self.source = moveprotocol.Source(**self.site.state(self.conn)["source"])
@@ -124,8 +124,8 @@ class Settling:
             self.done.append(step)
             if step in moveprotocol.ON_SOURCE:
                 is_gone = self.other.get("phase") in (None, "refused")
-                said = {"seen": self.source.phase, "is_refused": is_gone}
-                given = said if step == "cancel" else {}
+                options = {"seen": self.source.phase, "is_refused": is_gone}
+                given = options if step == "cancel" else {}
                 self.site.step(step, **given)
             else:
                 after = {"arrive": "arrived", "refuse": "refused"}.get(step)

@@ -179,7 +179,7 @@ class Hosts:
     def ask(self, _cloud, targets, fun, arg=(), kwarg=None, **_options):
         """Stand for ``minions.ask``."""
         return {
-            host: minions.Reply(minion=host, missing=True)
+            host: minions.Reply(minion=host, is_missing=True)
             if self.is_silent(host)
             else minions.Reply(minion=host, value=self._answer(host, fun, arg, kwarg or {}))
             for host in targets
@@ -188,7 +188,7 @@ class Hosts:
     def order(self, _cloud, host, fun, arg, kwarg, order_id=None, **_options):
         """Stand for ``minions.order``."""
         self.sent.append((host, fun, kwarg))
-        silent = minions.Reply(minion=host, missing=True, error=f"{host} does not answer")
+        silent = minions.Reply(minion=host, is_missing=True, error=f"{host} does not answer")
         if self.is_silent(host):
             return silent
         if fun == self.queues:

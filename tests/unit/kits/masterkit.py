@@ -60,9 +60,9 @@ def kill_at(monkeypatch, tmp_path):
 @pytest.fixture
 def two(monkeypatch):
     """Two hosts; web is on the first."""
-    made = playedhosts.clouds(monkeypatch)(2)
-    made.put("web", "h1", autostart=True)
-    return made
+    hosts = playedhosts.clouds(monkeypatch)(2)
+    hosts.put("web", "h1", autostart=True)
+    return hosts
 
 
 @pytest.fixture

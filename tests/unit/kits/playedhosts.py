@@ -28,8 +28,8 @@ class _Side:
 
     @property
     def there(self):
-        left = self.records.get((self.host, self.name))
-        return left and moveprotocol.MoveRecord(token=left["token"], phase=left["phase"])
+        record = self.records.get((self.host, self.name))
+        return record and moveprotocol.MoveRecord(token=record["token"], phase=record["phase"])
 
     @property
     def record(self):
@@ -133,9 +133,9 @@ class _Target(_Side):
     """The hands of the host that takes."""
 
     def check(self):
-        why = self.cloud.refuses.get(self.host, {}).get(self.name)
-        if why:
-            raise VirtError(why[0])
+        reasons = self.cloud.refuses.get(self.host, {}).get(self.name)
+        if reasons:
+            raise VirtError(reasons[0])
 
     def begin(self, token, phase):
         self.records[self.host, self.name] = {"token": token, "phase": phase}
@@ -218,7 +218,7 @@ class Cloud:
         label = f"{fun} {arg[2]}" if fun == "virt.migrate_step" else fun
         self.asked.append((host, label))
         self.before.get((host, label), lambda: None)()
-        missing = minions.Reply(minion=host, missing=True, error=SILENT.format(host))
+        missing = minions.Reply(minion=host, is_missing=True, error=SILENT.format(host))
         if not {host, (host, label)}.isdisjoint(self.silent):
             return missing
         does = getattr(self, f"_{fun.removeprefix('virt.')}")
@@ -242,7 +242,7 @@ class Cloud:
         """Stand for ``minions.ask``."""
         replies = {h: self._reply(h, fun, arg, kwarg or {}) for h in sorted(set(targets))}
         # Whose time ran out is said of what one waits for alone.
-        return {h: replace(r, error=None) if r.missing else r for h, r in replies.items()}
+        return {h: replace(r, error=None) if r.is_missing else r for h, r in replies.items()}
 
     def order(self, _cloud, host, fun, arg, kwarg, **_options):
         """Stand for ``minions.order``."""
@@ -269,10 +269,10 @@ class Cloud:
         is_built = name in self.building.get(host, [])
         coming = self.arrivals.get((host, name), {}).get("phase") in _COMING
         about = self.hosts[host].get(name, {"state": None, "uuid": None})
-        seen = {"state": about["state"], "uuid": about["uuid"]}
+        presence = {"state": about["state"], "uuid": about["uuid"]}
         if about.get("moved_to"):
-            seen["moved_to"] = about["moved_to"]
-        return {**seen, "building": is_built or coming, "unfinished": False}
+            presence["moved_to"] = about["moved_to"]
+        return {**presence, "building": is_built or coming, "unfinished": False}
 
     def _migration_info(self, host, name=None):
         vms = self.hosts[host]
@@ -286,9 +286,13 @@ class Cloud:
         return self.notes[host]
 
     def _migrate_check(self, host, about, source=None):
-        why = self.refuses.get(host, {})
+        reasons_by_name = self.refuses.get(host, {})
         is_one = "disks" in about
-        return why.get(about["name"], []) if is_one else {n: why[n] for n in about if n in why}
+        return (
+            reasons_by_name.get(about["name"], [])
+            if is_one
+            else {n: reasons_by_name[n] for n in about if n in reasons_by_name}
+        )
 
     def _load(self, host, _seconds=1):
         used = {name: {"cpu": 0.0, "memory_mib": 100} for name in self.hosts[host]}
@@ -301,9 +305,9 @@ class Cloud:
 
     # The two hosts of a move.
 
-    def _source(self, host, name, **given):
+    def _source(self, host, name, **facts):
         hands = _Source(self, host, name, self.departures)
-        hands.given = given
+        hands.given = facts
         return hands
 
     def _target(self, host, name, noted=None):
@@ -331,42 +335,42 @@ class Cloud:
         noted = {"autostart": hands.record["autostart"], "was_running": hands.record["was"]}
         return {"total_ms": 1, "noted": noted}
 
-    def _migrate_step(self, host, name, token, step, noted=None, **given):
+    def _migrate_step(self, host, name, token, step, noted=None, **options):
         make = getattr(moveprotocol, "give_way" if step == moveprotocol.LET_GO else step)
         if step in moveprotocol.ON_SOURCE:
             hands = self._source(host, name)
         else:
             hands = self._target(host, name, noted)
-        hands.do(make(hands.there, token, **given))
+        hands.do(make(hands.there, token, **options))
         return {"removed": [], "warnings": hands.warnings}
 
     def _migration_state(self, host, name=None, token=None, uuid=None):
         if name is None:
             return self._on_record(host)
-        own = self._own(self.departures, host, name, token)
+        departure = self._own(self.departures, host, name, token)
         source = self._source(host, name)
-        is_away, has = (host, name) in self.away, name in self.hosts[host]
+        is_away, is_here = (host, name) in self.away, name in self.hosts[host]
         buried = moveprotocol.CANCELLED if (host, token) in self.buried else None
         coming = self._own(self.arrivals, host, name, token)
         return {
             "source": {
-                "phase": own["phase"] if own else buried,
+                "phase": departure["phase"] if departure else buried,
                 "is_live": (host, name) in self.live,
                 "is_moving": False,
                 "is_cut": False,
-                "has": has or is_away,
-                "stays": bool(own) and source.stays(),
-                "is_handed": bool(own) and source.is_handed(),
+                "has": is_here or is_away,
+                "stays": bool(departure) and source.stays(),
+                "is_handed": bool(departure) and source.is_handed(),
             },
             "target": {
                 "phase": coming and coming["phase"],
                 "is_live": False,
                 "is_arriving": False,
                 "is_cut": False,
-                "has": has and not self.hosts[host][name].get("moved_to"),
-                "is_empty": bool(coming) and not has,
+                "has": is_here and not self.hosts[host][name].get("moved_to"),
+                "is_empty": bool(coming) and not is_here,
             },
-            "noted": {"autostart": own["autostart"]} if own else {},
+            "noted": {"autostart": departure["autostart"]} if departure else {},
         }
 
     def _own(self, records, host, name, token):
@@ -376,11 +380,11 @@ class Cloud:
     def _on_record(self, host):
         out = {}
         for purpose, records in (("departure", self.departures), ("arrival", self.arrivals)):
-            for (where, name), one in records.items():
+            for (where, name), record in records.items():
                 if where == host:
-                    shown = {"purpose": purpose, "token": one["token"], "phase": one["phase"]}
-                    shown |= {"since": 0.0, "uuid": None, "source": one.get("source")}
-                    out.setdefault(name, []).append({**shown, "target": one.get("target")})
+                    shown = {"purpose": purpose, "token": record["token"], "phase": record["phase"]}
+                    shown |= {"since": 0.0, "uuid": None, "source": record.get("source")}
+                    out.setdefault(name, []).append({**shown, "target": record.get("target")})
         return out
 
 
@@ -388,12 +392,12 @@ def clouds(monkeypatch):
     """Return a function that makes a cloud of so many hosts, h1 to hN."""
 
     def make(count):
-        made = Cloud([f"h{n}" for n in range(1, count + 1)])
-        monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: list(made.hosts))
-        monkeypatch.setattr(minions, "ask", made.ask)
-        monkeypatch.setattr(minions, "order", made.order)
+        cloud = Cloud([f"h{n}" for n in range(1, count + 1)])
+        monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: list(cloud.hosts))
+        monkeypatch.setattr(minions, "ask", cloud.ask)
+        monkeypatch.setattr(minions, "order", cloud.order)
         monkeypatch.setattr(moveexecutor, "_PATIENCE_S", 0)
-        return made
+        return cloud
 
     return make
 

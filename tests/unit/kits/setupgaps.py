@@ -23,19 +23,19 @@ NO_BINDING = (
 )
 
 
-def option(**given):
+def option(**options):
     """Return what sets options of the master."""
-    return lambda setup: setup.opts.update(given)
+    return lambda setup: setup.opts.update(options)
 
 
-def says(**given):
+def says(**facts):
     """Return what has hyper1 say something else."""
-    return lambda setup: setup.say(**given)
+    return lambda setup: setup.say(**facts)
 
 
-def tells(**given):
+def tells(**facts):
     """Return what has hyper1's ``virt.host_info`` say something else."""
-    return lambda setup: setup.tell(**given)
+    return lambda setup: setup.tell(**facts)
 
 
 def of_another_kind(setup):
@@ -59,23 +59,23 @@ def release(text):
     return lambda setup: setup.monkeypatch.setattr(salt.version, "__version__", text)
 
 
-def unheard(said=None, why=None, **grains):
+def unheard(unsigned=None, error=None, **grains):
     """Return what has hyper1 give no signed answer, and say something unsigned."""
-    why = why or (f"hyper1 sent no signed answer ({said})" if said else None)
+    error = error or (f"hyper1 sent no signed answer ({unsigned})" if unsigned else None)
 
     def plant(setup):
-        setup.replies["hyper1"] = minions.Reply(minion="hyper1", missing=True, error=why)
-        setup.unsigned.update({"hyper1": said} if said else {})
+        setup.replies["hyper1"] = minions.Reply(minion="hyper1", is_missing=True, error=error)
+        setup.unsigned.update({"hyper1": unsigned} if unsigned else {})
         asked(setup.opts, "hyper1", grains)
 
     return plant
 
 
-def fails(why):
+def fails(error):
     """Return what has hyper1 refuse the question."""
 
     def plant(setup):
-        setup.replies["hyper1"] = minions.Reply(minion="hyper1", error=why)
+        setup.replies["hyper1"] = minions.Reply(minion="hyper1", error=error)
 
     return plant
 
@@ -150,22 +150,22 @@ def time_off(by_s):
     return lambda setup: setup.say(clock_s=setup.facts["hyper1"].clock_s + by_s)
 
 
-def moving(**given):
+def moving(**facts):
     """Return what has hyper1 lack something for moving VMs."""
     usual = {"certificates": [], "listens": True, "peers": {"hyper2": None}}
-    return says(moving=MovingFacts(**{**usual, **given}))
+    return says(moving=MovingFacts(**{**usual, **facts}))
 
 
-def folder(**given):
+def folder(**facts):
     """Return what is wrong with hyper1's image folder."""
     usual = {"path": "/srv/vm", "why_not": None, "user": "libvirt-qemu", "closed": None}
-    return says(folder=FolderFacts(**{**usual, **given}))
+    return says(folder=FolderFacts(**{**usual, **facts}))
 
 
-def emulated(**given):
+def emulated(**facts):
     """Return what has hyper1 emulate its guests."""
     types = DomainTypes(default="qemu", usable=["qemu"], why="libvirt offers no KVM guests")
-    return lambda setup: setup.say(info=info(domain_types=types), **given)
+    return lambda setup: setup.say(info=info(domain_types=types), **facts)
 
 
 def profiles(nic=None, disk=None):
@@ -181,9 +181,9 @@ def resting(setup):
     setup.say(storagepool="fast", pool="it is not active", info=info(storage=storage))
 
 
-def full(part, **given):
+def full(part, **facts):
     """Return what has hyper1 have no room."""
-    return lambda setup: setup.tell(**{part: dataclasses.replace(getattr(info(), part), **given)})
+    return lambda setup: setup.tell(**{part: dataclasses.replace(getattr(info(), part), **facts)})
 
 
 # What is planted, what is found alone, where, for what it is needed, and what its fix has in it.
@@ -227,7 +227,7 @@ PLANTED = {
         *("salt-release", "hyper1", NEEDED, "update salt-minion"),
     ),
     "unsigned": (
-        unheard("{'code': 'x'}", why="hyper1 sent no signed answer"),
+        unheard("{'code': 'x'}", error="hyper1 sent no signed answer"),
         *("not-checked", "hyper1", NEEDED, "virt.setup_facts"),
     ),
     "a release without it": (fails(NOT_LOADED), "modules", "hyper1", NEEDED, "sync_all"),

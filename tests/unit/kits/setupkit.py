@@ -27,10 +27,10 @@ SERVED = (
 
 def info(**more):
     """Return what a host that has all says of itself to ``virt.host_info``."""
-    said = json.loads((ROOT / "tests/data/fleets/three.json").read_text())["hyper2"]
+    answer = json.loads((ROOT / "tests/data/fleets/three.json").read_text())["hyper2"]
     types = DomainTypes(default="kvm", usable=["kvm", "qemu"], why="a KVM test guest ran")
-    whole = wire.read("hyper2", "virt.host_info", HostInfo, said)
-    return dataclasses.replace(whole, **{"domain_types": types, **more})
+    host_info = wire.read("hyper2", "virt.host_info", HostInfo, answer)
+    return dataclasses.replace(host_info, **{"domain_types": types, **more})
 
 
 def host_facts(other):
@@ -99,8 +99,8 @@ class Setup:
         assert wait == Wait.brief(targets)
         self.asked += targets
         self.others = kwarg.get("others", {})
-        said = {h: minions.Reply(minion=h, value=wire.plain(self.facts[h])) for h in targets}
-        return {**said, **{h: one for h, one in self.replies.items() if h in targets}}
+        replies = {h: minions.Reply(minion=h, value=wire.plain(self.facts[h])) for h in targets}
+        return {**replies, **{h: reply for h, reply in self.replies.items() if h in targets}}
 
     def _answers(self, _cloud, targets, fun, _timeout_s):
         """Stand for ``unsigned.answers``, which waits for everybody whom it asks."""
@@ -119,6 +119,9 @@ class Setup:
 
     def check(self, *named):
         """Return ``[(check, where, level)]``."""
-        found = self.data(*named)[0]["findings"]
-        assert all(one["what"] and one["fix"] and "\n" not in one["fix"] for one in found)
-        return [(one["check"], one["where"], one["level"]) for one in found]
+        findings = self.data(*named)[0]["findings"]
+        assert all(
+            finding["what"] and finding["fix"] and "\n" not in finding["fix"]
+            for finding in findings
+        )
+        return [(finding["check"], finding["where"], finding["level"]) for finding in findings]

@@ -24,34 +24,40 @@ XML = """<domain type='test'><name>web1</name><memory unit='MiB'>512</memory><vc
 
 # Of each its first call, and what of the definition is then as it says.
 CALLS = [
-    ({"cpu": 4}, lambda said: said.vcpus.maximum == "4"),
-    ({"mem": 1024}, lambda said: (said.memory.size_kib, said.memory.current_kib) == (2**20, 2**20)),
-    ({"mem": "1g"}, lambda said: said.memory.size_kib == 2**20),
+    ({"cpu": 4}, lambda definition: definition.vcpus.maximum == "4"),
+    (
+        {"mem": 1024},
+        lambda definition: (definition.memory.size_kib, definition.memory.current_kib)
+        == (2**20, 2**20),
+    ),
+    ({"mem": "1g"}, lambda definition: definition.memory.size_kib == 2**20),
     (
         {"mem": {"soft_limit": "256m", "hard_limit": "1g"}},
-        lambda said: said.memory.limits_kib == {"soft_limit": 2**18, "hard_limit": 2**20},
+        lambda definition: definition.memory.limits_kib
+        == {"soft_limit": 2**18, "hard_limit": 2**20},
     ),
-    ({"mem": {"current": "256m"}}, lambda said: said.memory.current_kib == 2**18),
+    ({"mem": {"current": "256m"}}, lambda definition: definition.memory.current_kib == 2**18),
     (
         {"mem": {"hugepages": [{"size": "2m"}], "nosharepages": True}},
-        lambda said: said.memory.backing.nosharepages,
+        lambda definition: definition.memory.backing.nosharepages,
     ),
     (
         {"cpu": {"maximum": 4, "current": 2, "tuning": {"shares": 5, "vcpupin": {0: "0,1"}}}},
-        lambda said: said.cputune.numbers == {"shares": "5"},
+        lambda definition: definition.cputune.numbers == {"shares": "5"},
     ),
     (
         {"cpu": {"tuning": {"vcpusched": [{"scheduler": "fifo", "priority": 2, "vcpus": "0-1"}]}}},
-        lambda said: said.cputune.scheds[0][1]["scheduler"] == "fifo",
+        lambda definition: definition.cputune.scheds[0][1]["scheduler"] == "fifo",
     ),
     (
         {"cpu": {"tuning": {"emulatorpin": "0,1,2", "emulatorsched": {"scheduler": "idle"}}}},
-        lambda said: said.cputune.pins == (("emulatorpin", {"cpuset": "0-2"}),),
+        lambda definition: definition.cputune.pins == (("emulatorpin", {"cpuset": "0-2"}),),
     ),
     *(
         (
             {"cpu": {"tuning": {"cachetune": {0: {0: {"level": 3, "type": "both", "size": kib}}}}}},
-            lambda said, row=row: said.cputune.parts[0].rows[0][1].items() >= row.items(),
+            lambda definition, row=row: definition.cputune.parts[0].rows[0][1].items()
+            >= row.items(),
         )
         for kib, row in (
             (768, {"size": "768", "unit": "KiB"}),
@@ -61,59 +67,72 @@ CALLS = [
     ),
     (
         {"cpu": {"topology": {"sockets": 2}, "mode": "custom", "model": "Haswell"}},
-        lambda said: said.cpu.model.name == "Haswell",
+        lambda definition: definition.cpu.model.name == "Haswell",
     ),
     (
         {"cpu": {"mode": "host-model", "features": {"lahf": "optional"}}},
-        lambda said: said.cpu.features == {"lahf": "optional"},
+        lambda definition: definition.cpu.features == {"lahf": "optional"},
     ),
     (
         {"cpu": {"vcpus": {0: {"enabled": True}, 1: {"enabled": False}}, "current": 1}},
-        lambda said: len(said.vcpus.states) == 2,
+        lambda definition: len(definition.vcpus.states) == 2,
     ),
     (
         {"cpu": {"numa": {0: {"cpus": "0", "memory": "256m"}, 1: {"cpus": "1", "memory": 256}}}},
-        lambda said: [cell.memory_kib for cell in said.cpu.cells] == [2**18, 2**18],
+        lambda definition: [cell.memory_kib for cell in definition.cpu.cells] == [2**18, 2**18],
     ),
-    ({"cpu": {"iothreads": 2}}, lambda said: said.vcpus.iothreads == "2"),
+    ({"cpu": {"iothreads": 2}}, lambda definition: definition.vcpus.iothreads == "2"),
     (
         {"numatune": {"memory": {"mode": "strict", "nodeset": "0,1"}}},
-        lambda said: said.numatune.memory == {"mode": "strict", "nodeset": "0-1"},
+        lambda definition: definition.numatune.memory == {"mode": "strict", "nodeset": "0-1"},
     ),
-    ({"boot_dev": "network hd"}, lambda said: said.os.boot == ("network", "hd")),
-    ({"boot_dev": "hd network"}, lambda said: said.os.boot == ("hd", "network")),
-    ({"boot": {"efi": True}}, lambda said: said.os.firmware == "efi"),
-    ({"boot": {"kernel": "/etc/hosts", "cmdline": "x"}}, lambda said: said.os.cmdline == "x"),
+    ({"boot_dev": "network hd"}, lambda definition: definition.os.boot == ("network", "hd")),
+    ({"boot_dev": "hd network"}, lambda definition: definition.os.boot == ("hd", "network")),
+    ({"boot": {"efi": True}}, lambda definition: definition.os.firmware == "efi"),
+    (
+        {"boot": {"kernel": "/etc/hosts", "cmdline": "x"}},
+        lambda definition: definition.os.cmdline == "x",
+    ),
     (
         {"clock": {"adjustment": 3600, "utc": False}},
-        lambda said: said.clock.attributes["basis"] == "localtime",
+        lambda definition: definition.clock.attributes["basis"] == "localtime",
     ),
-    ({"clock": {"timezone": "CEST"}}, lambda said: said.clock.attributes["timezone"] == "CEST"),
+    (
+        {"clock": {"timezone": "CEST"}},
+        lambda definition: definition.clock.attributes["timezone"] == "CEST",
+    ),
     (
         {"clock": {"timers": {"tsc": {"frequency": 3504000000}, "hpet": {"present": False}}}},
-        lambda said: len(said.clock.timers) == 2,
+        lambda definition: len(definition.clock.timers) == 2,
     ),
     (
         {"hypervisor_features": {"kvm-hint-dedicated": True}},
-        lambda said: said.features.hint_dedicated is True,
+        lambda definition: definition.features.hint_dedicated is True,
     ),
-    ({"graphics": {"type": "spice"}}, lambda said: said.graphics[0].type == "spice"),
+    ({"graphics": {"type": "spice"}}, lambda definition: definition.graphics[0].type == "spice"),
     (
         {"graphics": {"type": "vnc", "port": 5905, "listen": "127.0.0.1"}},
-        lambda said: (said.graphics[0].port, said.graphics[0].password) == ("5905", "secret"),
+        lambda definition: (definition.graphics[0].port, definition.graphics[0].password)
+        == ("5905", "secret"),
     ),
-    ({"graphics": {"type": "none"}}, lambda said: said.graphics == ()),
-    ({"serials": [{"type": "tcp", "port": 22223}]}, lambda said: said.chardevs[0].type == "tcp"),
-    ({"serials": [{"type": "pty"}, {"type": "pty"}]}, lambda said: len(said.chardevs) == 3),
-    ({"serials": [], "consoles": [], "detach": True}, lambda said: said.chardevs == ()),
+    ({"graphics": {"type": "none"}}, lambda definition: definition.graphics == ()),
+    (
+        {"serials": [{"type": "tcp", "port": 22223}]},
+        lambda definition: definition.chardevs[0].type == "tcp",
+    ),
+    (
+        {"serials": [{"type": "pty"}, {"type": "pty"}]},
+        lambda definition: len(definition.chardevs) == 3,
+    ),
+    ({"serials": [], "consoles": [], "detach": True}, lambda definition: definition.chardevs == ()),
     (
         {"consoles": [{"type": "pty"}, {"type": "pty", "target_type": "virtio"}]},
-        lambda said: len(said.chardevs) == 3,
+        lambda definition: len(definition.chardevs) == 3,
     ),
-    ({"stop_on_reboot": True, "cpu": 3}, lambda said: said.on_reboot == "destroy"),
+    ({"stop_on_reboot": True, "cpu": 3}, lambda definition: definition.on_reboot == "destroy"),
     (
         {"interfaces": [{"name": "eth1", "type": "network", "source": "other"}], "detach": True},
-        lambda said: [one.on for one in said.interfaces] == ["other"],
+        lambda definition: [interface.on for interface in definition.interfaces] == ["other"],
     ),
     (
         {
@@ -122,23 +141,28 @@ CALLS = [
                 {"name": "eth1", "network": "default", "mac": "52:54:00:00:00:09"},
             ]
         },
-        lambda said: [one.mac[-2:] for one in said.interfaces] == ["01", "09"],
+        lambda definition: [interface.mac[-2:] for interface in definition.interfaces]
+        == ["01", "09"],
     ),
-    ({"interfaces": [], "detach": True}, lambda said: said.interfaces == ()),
+    ({"interfaces": [], "detach": True}, lambda definition: definition.interfaces == ()),
     (
         {"disks": [], "detach": True},
-        lambda said: [one.serial for one in said.disks] == ["saltvirt-seed"],
+        lambda definition: [vm_disk.serial for vm_disk in definition.disks] == ["saltvirt-seed"],
     ),
     (
         {"disks": [{"name": "system"}, {"name": "cd", "device": "cdrom"}]},
-        lambda said: [one.path for one in said.disks if one.device == "cdrom"] == [None],
+        lambda definition: [
+            vm_disk.path for vm_disk in definition.disks if vm_disk.device == "cdrom"
+        ]
+        == [None],
     ),
     (
         {
             "disks": [{"name": "system", "io": "threads"}, {"name": "data", "size": 8}],
             "detach": True,
         },
-        lambda said: [one.target["dev"] for one in said.disks] == ["vda", "vdb", "vdc"],
+        lambda definition: [vm_disk.target["dev"] for vm_disk in definition.disks]
+        == ["vda", "vdb", "vdc"],
     ),
 ]
 

@@ -31,7 +31,7 @@ def test_a_volume_that_a_vm_has_by_another_name_keeps_its_group(conn, virt, kind
 
 
 @pytest.mark.parametrize(
-    ("group", "path", "is_its"),
+    ("group", "path", "is_in_group"),
     [
         ("vg", "/dev/vg/d1", True),
         ("vg", "/dev/vg1/d1", False),
@@ -42,7 +42,7 @@ def test_a_volume_that_a_vm_has_by_another_name_keeps_its_group(conn, virt, kind
         ("vg-a", "/dev/mapper/vg-a", False),
     ],
 )
-def test_whose_a_mapped_volume_is_says_its_name(group, path, is_its):
+def test_the_group_of_a_mapped_volume_follows_from_its_path(group, path, is_in_group):
     pool = storagepool.from_call("p", "logical", None, None, {"name": group})
 
-    assert storagepool.has_device(pool, path) is is_its
+    assert storagepool.has_device(pool, path) is is_in_group

@@ -66,7 +66,7 @@ def end(hypervisor, tmp_path, monkeypatch):
         (folder / name).touch()
     # It says of no machine type and of no job what libvirt says of QEMU's.
     monkeypatch.setattr(arrivalchecks, "_libvirts_reasons", lambda *_: [])
-    monkeypatch.setattr(migrate, "status", lambda *_: {})
+    monkeypatch.setattr(migrate, "read_current_job", lambda *_: {})
     monkeypatch.setattr(halves, "runs_alone", lifecycle.is_active)
     return made
 

@@ -12,7 +12,7 @@ A, B = "a" * 64, "b" * 64
 BASE = ValidatedImage(path=f"/srv/base/{A}.qcow2", format="qcow2", size_bytes=900)
 IMAGE = {"source": "salt://a.qcow2", "file_bytes": 700}
 SIZES = {"virtual_bytes": 1000, "actual_bytes": 1, "backing": None, "size_bytes": 400}
-NOTHING = LocalFacts(media=frozenset(), images={}, incoming={})
+NOTHING = LocalFacts(present_media=frozenset(), images={}, incoming={})
 
 
 def disk(name="vda", how="push", **said):
@@ -33,7 +33,7 @@ def moving(*disks, **said):
 def lacking(*digests):
     """Return the facts of a host that has no image, and where each is to be sent."""
     return LocalFacts(
-        media=frozenset(),
+        present_media=frozenset(),
         images=dict.fromkeys(digests),
         incoming={digest: f"/srv/base/{digest[0]}" for digest in digests},
     )
@@ -44,14 +44,14 @@ def test_what_is_sent_as_it_is_gets_a_file_of_its_size_and_what_libvirt_copies_a
 
     assert arrivalplan.decide(vm, NOTHING) == ArrivalPlan(
         files=(
-            ComingFile(path="/srv/vda", how="push", size_bytes=400),
-            ComingFile(path="/srv/vdb", how="copy", size_bytes=1000, format="raw"),
+            ComingFile(path="/srv/vda", transfer="push", size_bytes=400),
+            ComingFile(path="/srv/vdb", transfer="copy", size_bytes=1000, format="raw"),
         )
     )
 
 
 def test_a_copy_is_made_over_the_image_that_is_here():
-    here = LocalFacts(media=frozenset(), images={A: BASE}, incoming={})
+    here = LocalFacts(present_media=frozenset(), images={A: BASE}, incoming={})
 
     (file,) = arrivalplan.decide(moving(disk(how="copy", base=A)), here).files
 
@@ -59,11 +59,11 @@ def test_a_copy_is_made_over_the_image_that_is_here():
 
 
 def test_a_disk_that_is_sent_needs_its_image_here_and_says_so_itself():
-    here = LocalFacts(media=frozenset(), images={A: BASE}, incoming={})
+    here = LocalFacts(present_media=frozenset(), images={A: BASE}, incoming={})
 
     (file,) = arrivalplan.decide(moving(disk(base=A, image=IMAGE)), here).files
 
-    assert file == ComingFile(path="/srv/vda", how="push", size_bytes=400)
+    assert file == ComingFile(path="/srv/vda", transfer="push", size_bytes=400)
 
 
 def test_images_are_sent_before_anything_is_made_over_them():
@@ -91,12 +91,15 @@ def test_a_file_of_which_nobody_says_how_big_it_is_is_refused(how, unknown):
 
 
 def test_a_medium_is_made_only_where_it_is_missing():
-    vm, here = moving(disk(), medium()), LocalFacts(media=frozenset([ISO]), images={}, incoming={})
+    vm, here = (
+        moving(disk(), medium()),
+        LocalFacts(present_media=frozenset([ISO]), images={}, incoming={}),
+    )
 
     lacked, had = arrivalplan.decide(vm, NOTHING), arrivalplan.decide(vm, here)
 
-    assert [file.path for file in lacked.files] == ["/srv/vda", ISO] and lacked.present == ()
-    assert [file.path for file in had.files] == ["/srv/vda"] and had.present == (ISO,)
+    assert [file.path for file in lacked.files] == ["/srv/vda", ISO] and lacked.present_media == ()
+    assert [file.path for file in had.files] == ["/srv/vda"] and had.present_media == (ISO,)
 
 
 def test_a_medium_that_is_in_two_drives_is_made_and_sent_once():
@@ -117,7 +120,7 @@ def test_what_the_firmware_noted_is_made_if_it_is_sent():
 
     (file,) = arrivalplan.decide(moving(nvram=[sent, moved]), NOTHING).files
 
-    assert file == ComingFile(path="/srv/push.fd", how="push", size_bytes=8)
+    assert file == ComingFile(path="/srv/push.fd", transfer="push", size_bytes=8)
 
 
 def test_what_is_on_record_before_anything_is_made():

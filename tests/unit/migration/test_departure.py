@@ -244,8 +244,11 @@ def test_the_other_host_is_asked_for_what_was_handed_over(end, conn, monkeypatch
     end.step("finish")
 
     (given,) = asked
-    assert given["is_kept"] is leaves and sorted(given["sizes"]) == ["vda", "vdb"]
-    assert min(given["sizes"].values()) > 2**39
+    assert given["must_be_persistent"] is leaves and sorted(given["handed_over_sizes"]) == [
+        "vda",
+        "vdb",
+    ]
+    assert min(given["handed_over_sizes"].values()) > 2**39
 
 
 def test_a_file_that_another_vm_uses_by_now_stays(end, conn):

@@ -21,9 +21,9 @@ def test_what_a_third_host_has_stays_here_off_and_is_named(end, conn):
     end.begin()
     end.send()
 
-    said = end.step("give_way", keeper="hyper3")
+    outcome = end.step("give_way", keeper="hyper3")
 
-    assert said["warnings"] == [f"its files are left there: {paths[0]}, {paths[1]}"]
+    assert outcome["warnings"] == [f"its files are left there: {paths[0]}, {paths[1]}"]
     assert end.record("departure") is None and lifecycle.moved_to(conn, "web1") == "hyper3"
     with (
         pytest.raises(VirtError, match="hyper3"),
@@ -32,7 +32,7 @@ def test_what_a_third_host_has_stays_here_off_and_is_named(end, conn):
         pytest.fail("it may be started")
 
 
-def test_what_runs_makes_way_for_nobody(end, conn):
+def test_give_way_is_refused_while_the_vm_runs(end, conn):
     end.make(conn)
     end.begin()
     end.send()
@@ -52,10 +52,10 @@ def test_the_last_definitions_of_vms_moved_by_hand_are_kept(end, conn, monkeypat
         (kept / f"{name}.xml").touch()
         then = time.time() - days * 24 * 3600
         os.utime(kept / f"{name}.xml", (then, then))
-    with departure.open_departure(end.context, "web1") as hands:
-        hands.moving = migrationinfo.gather(conn, end.settings, "web1")["web1"]
-        hands.target, hands.is_by_hand = "hyper2", True
-        hands.open("t1")
+    with departure.open_departure(end.context, "web1") as vm_departure:
+        vm_departure.moving = migrationinfo.gather(conn, end.settings, "web1")["web1"]
+        vm_departure.target, vm_departure.is_by_hand = "hyper2", True
+        vm_departure.open("t1")
     end.send()
     end.step("finish")
 
@@ -66,11 +66,11 @@ def test_the_last_definitions_of_vms_moved_by_hand_are_kept(end, conn, monkeypat
     assert lifecycle.name_of(conn, UUID) == "web1"
 
 
-class Far:
+class TargetLibvirt:
     """The libvirt of the host that a VM was moved to."""
 
     def __init__(self, refuses=False):
-        self.refuses, self.told = refuses, []
+        self.refuses, self.autostart_calls = refuses, []
 
     def lookupByName(self, _name):
         if self.refuses:
@@ -78,25 +78,27 @@ class Far:
         return self
 
     def setAutostart(self, state):
-        self.told.append(state)
+        self.autostart_calls.append(state)
 
 
 @pytest.mark.parametrize("refuses", [False, True])
 def test_a_vm_moved_by_hand_starts_with_its_new_host_as_before(end, conn, monkeypatch, refuses):
     end.make(conn)
     lifecycle.set_autostart(conn, "web1", "on")
-    with departure.open_departure(end.context, "web1") as hands:
-        hands.moving = migrationinfo.gather(conn, end.settings, "web1")["web1"]
-        hands.target, hands.is_by_hand = "hyper2", True
-        hands.open("t1")
+    with departure.open_departure(end.context, "web1") as vm_departure:
+        vm_departure.moving = migrationinfo.gather(conn, end.settings, "web1")["web1"]
+        vm_departure.target, vm_departure.is_by_hand = "hyper2", True
+        vm_departure.open("t1")
     end.send()
-    far = Far(refuses)
-    monkeypatch.setattr(migrate, "target", lambda _uri: nullcontext(far))
+    target_libvirt = TargetLibvirt(refuses)
+    monkeypatch.setattr(migrate, "target", lambda _uri: nullcontext(target_libvirt))
 
-    said = end.step("finish")["warnings"]
+    warnings = end.step("finish")["warnings"]
 
-    assert far.told == ([] if refuses else [1])
-    assert ["it does not start with its new host" in one for one in said] == [True] * refuses
+    assert target_libvirt.autostart_calls == ([] if refuses else [1])
+    assert ["it does not start with its new host" in warning for warning in warnings] == [
+        True
+    ] * refuses
 
 
 def test_the_definition_of_a_vm_that_the_runner_moves_is_not_kept(end, conn):
@@ -105,6 +107,6 @@ def test_the_definition_of_a_vm_that_the_runner_moves_is_not_kept(end, conn):
     end.send()
     end.step("finish")
 
-    # What a state is told of where it went is no definition.
-    left = (Path(end.settings.state_dir) / "moved").iterdir()
-    assert [path.name for path in left] == ["web1.json"]
+    # web1.json names the new host for states; it is not a definition.
+    files = (Path(end.settings.state_dir) / "moved").iterdir()
+    assert [path.name for path in files] == ["web1.json"]

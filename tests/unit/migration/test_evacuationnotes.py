@@ -19,7 +19,9 @@ def sorted_as(noted, host, at, silent=()):
     """Return what a host's restore makes of the VM, and what of it is said."""
     there = {one: {"web"} if one == at else set() for one in (*HOSTS, at) if one not in silent}
     away = evacuationnotes.find_away(noted, host, there, set(silent))
-    (kind,) = (k for k in ("back", "here", "gone", "elsewhere", "unsure") if getattr(away, k))
+    (kind,) = (
+        k for k in ("to_return", "at_home", "removed", "elsewhere", "uncertain") if getattr(away, k)
+    )
     return kind, getattr(away, kind)
 
 
@@ -34,7 +36,7 @@ def evacuated(*hosts):
 def test_a_vm_that_two_evacuations_moved_comes_home_and_is_not_dragged_back():
     noted = evacuated("h1", "h2", "h3")
     assert noted == {"h1": {"web": ["h2", "h3"]}, "h2": {"web": ["h3"]}, "h3": {}, "h4": {}}
-    assert sorted_as(noted, "h1", "h3") == ("back", {"web": "h3"})
+    assert sorted_as(noted, "h1", "h3") == ("to_return", {"web": "h3"})
 
     put(noted, evacuationnotes.plan_changes(noted, "web", "h3", "h1"))
 
@@ -47,7 +49,7 @@ def test_a_vm_that_came_back_to_the_second_host_still_comes_home():
     put(noted, evacuationnotes.plan_changes(noted, "web", "h3", "h2"))
 
     assert noted == {"h1": {"web": ["h2"]}, "h2": {}, "h3": {}, "h4": {}}
-    assert sorted_as(noted, "h1", "h2") == ("back", {"web": "h2"})
+    assert sorted_as(noted, "h1", "h2") == ("to_return", {"web": "h2"})
 
 
 def test_a_host_that_was_off_when_the_next_was_emptied_gets_its_vm_all_the_same():
@@ -56,20 +58,20 @@ def test_a_host_that_was_off_when_the_next_was_emptied_gets_its_vm_all_the_same(
     put(noted, off)
 
     assert noted["h1"] == {"web": ["h2"]} and noted["h2"] == {"web": ["h3"]}
-    assert sorted_as(noted, "h1", "h3") == ("back", {"web": "h3"})
+    assert sorted_as(noted, "h1", "h3") == ("to_return", {"web": "h3"})
 
 
 def test_a_host_that_is_off_now_keeps_nobody_from_coming_home_if_the_first_knows():
     noted = evacuated("h1", "h2", "h3")
     del noted["h2"]
 
-    assert sorted_as(noted, "h1", "h3", silent=["h2"]) == ("back", {"web": "h3"})
+    assert sorted_as(noted, "h1", "h3", silent=["h2"]) == ("to_return", {"web": "h3"})
 
 
 def test_what_only_a_silent_host_can_know_is_not_guessed():
     kind, said = sorted_as({"h1": {"web": ["h2"]}}, "h1", "h3", silent=["h2"])
 
-    assert kind == "unsure"
+    assert kind == "uncertain"
     assert "salt-run virt.migrate web h1" in said["web"]
     assert "salt h1 virt.evacuated '{web: null}'" in said["web"]
     assert sorted_as({"h1": {"web": ["h2"]}}, "h1", "h3", silent=["h4"])[0] == "elsewhere"
@@ -80,9 +82,9 @@ def test_a_vm_that_no_host_has_is_gone_only_if_all_have_answered():
 
     assert sorted_as(noted, "h1", "x") == ("elsewhere", {"web": "x"})
     there = {host: set() for host in HOSTS}
-    assert evacuationnotes.find_away(noted, "h1", there, set()).gone == ["web"]
+    assert evacuationnotes.find_away(noted, "h1", there, set()).removed == ["web"]
     away = evacuationnotes.find_away(noted, "h1", there, {"h4"})
-    assert away.over == [] and "not asked: h4" in away.unsure["web"]
+    assert away.closed_names == [] and "not asked: h4" in away.uncertain["web"]
 
 
 def test_a_vm_that_is_seen_on_two_hosts_is_left_to_the_next_call():
@@ -90,7 +92,9 @@ def test_a_vm_that_is_seen_on_two_hosts_is_left_to_the_next_call():
 
     away = evacuationnotes.find_away({"h1": {"web": ["h2"]}}, "h1", there, set())
 
-    assert away.over == [] and away.unsure["web"].startswith("it is on h2 and h3 at this moment")
+    assert away.closed_names == [] and away.uncertain["web"].startswith(
+        "it is on h2 and h3 at this moment"
+    )
 
 
 def test_notes_that_lead_in_a_circle_end():
@@ -151,4 +155,4 @@ def test_a_vm_comes_home_to_each_host_it_was_taken_from_and_to_no_other(steps):
 
 def is_sorted_back(noted, host, at):
     """Return whether a restore of a host would bring the VM back."""
-    return "web" in noted[host] and sorted_as(noted, host, at)[0] == "back"
+    return "web" in noted[host] and sorted_as(noted, host, at)[0] == "to_return"

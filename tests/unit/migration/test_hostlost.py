@@ -55,7 +55,7 @@ class Hosts:
             "virt.shared_disks": self.disks,
         }[fun]
         if host not in answers:
-            return minions.Reply(minion=host, missing=True)
+            return minions.Reply(minion=host, is_missing=True)
         if isinstance(answers[host], str):
             return minions.Reply(minion=host, error=answers[host])
         return minions.Reply(minion=host, value=answers[host])

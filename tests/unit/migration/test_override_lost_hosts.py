@@ -14,7 +14,7 @@ HANDED = {"source": asdict(Source(phase="handing", has=True)), "target": asdict(
 
 
 @pytest.mark.parametrize(
-    ("said", "is_lost"), [({"error": "libvirtd is down"}, False), ({"missing": True}, True)]
+    ("said", "is_lost"), [({"error": "libvirtd is down"}, False), ({"is_missing": True}, True)]
 )
 def test_only_a_silent_host_is_lost(monkeypatch, said, is_lost):
     asked = []

@@ -142,7 +142,7 @@ def test_a_job_that_cannot_be_ended_is_said_to_go_on(watch, monkeypatch):
 @pytest.mark.parametrize("target", ["hyper2", "[fd00::2]"])
 def test_post_copy_that_was_cut_goes_on_at_its_target(target):
     uri = f"qemu+tls://{target}/system"
-    job = SimpleNamespace(is_cut=lambda: True, error="operation failed", uri=uri)
+    job = SimpleNamespace(has_failed_postcopy=lambda: True, error="operation failed", uri=uri)
 
     said = sending._failed(job, "web")
 

@@ -1,4 +1,4 @@
-"""Files and programs of those that manage a network: replaced in one step, ended in time."""
+"""Files and programs of network managers: replaced in one step, ended in time."""
 
 import os
 import sys
@@ -16,16 +16,16 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
         change.put(str(tmp_path / "folder/file"), b"x")
 
 
-def test_a_file_that_leads_elsewhere_stays_a_link_but_for_what_is_no_file(tmp_path):
-    there, link, masked = (tmp_path / name for name in ("there", "link", "masked"))
-    there.write_text("old")
-    link.symlink_to(there)
+def test_put_follows_a_link_but_replaces_one_to_a_device(tmp_path):
+    target, link, masked = (tmp_path / name for name in ("there", "link", "masked"))
+    target.write_text("old")
+    link.symlink_to(target)
     masked.symlink_to("/dev/null")
 
     change.put(link, b"new")
     change.put(masked, b"unit")
 
-    assert (there.read_text(), link.is_symlink()) == ("new", True)
+    assert (target.read_text(), link.is_symlink()) == ("new", True)
     assert (masked.read_text(), masked.is_symlink()) == ("unit", False)
     assert not Path("/dev/null").is_file()
 

@@ -1,8 +1,6 @@
 """Placement is a pure function of the fleet's answers; fleets are JSON files."""
 
 import json
-import operator
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from saltvirt.core.errors import NoHostFits
 from saltvirt.core.model import Requirements
-from saltvirt.core.options import config
-from saltvirt.placement import choose, cures, fit, score
+from saltvirt.placement import choose, cures, fit
 
 FLEETS = Path(__file__).resolve().parents[2] / "data" / "fleets"
 NEED = Requirements(
@@ -133,44 +130,6 @@ def test_affinity_keeps_a_group_together_where_it_is():
 
 def test_stopped_vms_keep_their_room():
     assert fit.free(told.infos(fleet())["hyper1"])["memory_mib"] == 2048
-
-
-def test_every_amount_and_weight_is_in_the_order_of_the_dimensions():
-    host = told.infos(fleet())["hyper1"]
-    names = [dimension.name for dimension in fit.DIMENSIONS]
-
-    assert [*fit.free(host)] == [*fit.limits(host)] == names
-    assert fit.needed(host, NEED) == tuple(getattr(NEED, name) for name in names)
-    assert {d.weight_key for d in fit.DIMENSIONS} == config._MASTER["weights"].keys()
-    for number, dimension in enumerate(fit.DIMENSIONS):
-        assert score.ordered_weights({dimension.weight_key: 7.5}).index(7.5) == number
-
-
-def test_the_page_has_the_default_weights():
-    page = (FLEETS.parents[2] / "docs/configuration.md").read_text()
-    row = re.search(r"^\| `virt:weights` \| `\{(.+)\}` \|", page, re.MULTILINE)[1]
-    defaults = {d.weight_key: d.default_weight for d in fit.DIMENSIONS}
-
-    shown = dict(part.split(": ") for part in row.split(", "))
-    assert {key: float(weight) for key, weight in shown.items()} == defaults
-
-
-def test_a_vm_changes_the_share_that_is_left_by_its_own_share_on_every_host():
-    limits, need = (16, 65536, 10**6), (2, 1024, 8192)
-    weights = score.ordered_weights()
-
-    for left in (limits, (3, 2048, 10**5), need):
-        rest = tuple(map(operator.sub, left, need))
-        taken = score.share_left(left, limits, weights) - score.share_left(rest, limits, weights)
-        assert taken == pytest.approx(score.share_left(need, limits, weights))
-
-
-def test_weights_decide_what_matters():
-    hosts = fleet()
-
-    by_cpu = choose.evaluate(told.infos(hosts), NEED, {"memory": 0, "cpu": 1, "disk": 0})
-
-    assert by_cpu[0].host == "hyper3"
 
 
 @given(st.integers(1, 20), st.integers(1, 20000), st.integers(0, 10**6))

@@ -21,7 +21,7 @@ from saltvirt.placement import choose, evacuation, generation, whatif
 from saltvirt.vm import spec
 from saltvirt.vm.show.host import migrationinfo
 from saltvirt.xml import METADATA_NS, parse
-from saltvirt.xml.edit import newer, readdomain
+from saltvirt.xml.edit import newerfeatures, readdomain
 from saltvirt.xml.node import capabilities
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -246,19 +246,19 @@ def test_a_note_of_this_run_never_gets_into_the_definition():
 def test_what_an_older_libvirt_would_leave_out_is_named(inside, what, since):
     root = domain(inside, cpu="")
 
-    ((said, version),) = newer.find_newer_features(root)
+    ((said, version),) = newerfeatures.find_newer_features(root)
 
     assert what in said and version == since
-    (why,) = why_not(12, newer=newer.find_newer_features(root))
+    (why,) = why_not(12, newer=newerfeatures.find_newer_features(root))
     assert why == f"it has {said}, which libvirt 9.0.0 there does not know ({since} does)"
-    assert why_not(13, newer=newer.find_newer_features(root)) == []
+    assert why_not(13, newer=newerfeatures.find_newer_features(root)) == []
 
 
 def test_every_path_of_the_list_can_be_looked_for_and_none_is_of_our_own_xml():
     texts = [path.read_text() for path in sorted((DATA / "domains").glob("*.xml"))]
 
     assert len(texts) > 10
-    assert [text for text in texts if newer.find_newer_features(parse(text))] == []
+    assert [text for text in texts if newerfeatures.find_newer_features(parse(text))] == []
 
 
 def test_what_a_newer_libvirt_adds_by_itself_is_no_obstacle():
@@ -267,18 +267,19 @@ def test_what_a_newer_libvirt_adds_by_itself_is_no_obstacle():
     implied = domain("<cpu><topology sockets='1' dies='1' clusters='1' cores='2'/></cpu>", cpu="")
 
     assert root.find("devices/watchdog[@model='itco']") is not None
-    assert newer.find_newer_features(root) == [["polling limits of I/O threads", "9.4"]]
-    assert newer.find_newer_features(implied) == []
+    assert newerfeatures.find_newer_features(root) == [["polling limits of I/O threads", "9.4"]]
+    assert newerfeatures.find_newer_features(implied) == []
     # As 10.10 shows every VM with firmware variables.
     raw = "<os><nvram template='/v.fd' templateFormat='raw' format='raw'>/m1.fd</nvram></os>"
-    assert newer.find_newer_features(domain(raw, cpu="")) == []
+    assert newerfeatures.find_newer_features(domain(raw, cpu="")) == []
 
 
 def test_a_template_of_the_variables_own_format_needs_what_the_variables_need():
     text = "<os><nvram template='/v.qcow2' templateFormat='qcow2' format='{}'>/m1</nvram></os>"
 
     both, other = (
-        newer.find_newer_features(domain(text.format(kind), cpu="")) for kind in ("qcow2", "raw")
+        newerfeatures.find_newer_features(domain(text.format(kind), cpu=""))
+        for kind in ("qcow2", "raw")
     )
 
     assert both == [["firmware variables in qcow2", "9.2"]]

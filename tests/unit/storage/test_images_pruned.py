@@ -95,7 +95,7 @@ def test_what_a_host_uses_by_now_is_removed_from_none(cloud, asked, monkeypatch)
 
 
 def test_where_a_host_does_not_look_once_more_all_is_kept(cloud, asked, monkeypatch):
-    silent = {"hyper3": minions.Reply(minion="hyper3", missing=True)}
+    silent = {"hyper3": minions.Reply(minion="hyper3", is_missing=True)}
     when_looking(monkeypatch, lambda: silent)
 
     with pytest.raises(MasterError, match="hyper3: does not answer") as caught:
@@ -164,7 +164,7 @@ def test_images_of_hosts_that_are_all_silent_are_no_answer(cloud, asked, monkeyp
 
     def ask(master, targets, fun, *arg, **options):
         out = usual(master, targets, fun, *arg, **options)
-        mute = {h: minions.Reply(minion=h, missing=True) for h in sorted(out) if h in silent}
+        mute = {h: minions.Reply(minion=h, is_missing=True) for h in sorted(out) if h in silent}
         return {**mute, **{h: out[h] for h in sorted(out) if h not in silent}}
 
     monkeypatch.setattr(minions, "ask", ask)

@@ -35,7 +35,7 @@ class Power:
 
     def _states(self, host):
         if self.cloud.hosts.is_silent(host):
-            return minions.Reply(minion=host, missing=True)
+            return minions.Reply(minion=host, is_missing=True)
         rows = self.cloud.hosts._vms(host)
         return minions.Reply(minion=host, value={name: vm["state"] for name, vm in rows.items()})
 

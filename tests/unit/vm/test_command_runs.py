@@ -26,7 +26,7 @@ class Orders:
         """Stand for ``minions.order``."""
         self.given.append((host, fun, list(arg), dict(kwarg or {})))
         if self.hosts.is_silent(host):
-            return minions.Reply(minion=host, missing=True, error=f"{host} does not answer")
+            return minions.Reply(minion=host, is_missing=True, error=f"{host} does not answer")
         answer = self.answers.get((fun, arg[0]), self.answers.get(fun, True))
         if isinstance(answer, BaseException):
             raise answer

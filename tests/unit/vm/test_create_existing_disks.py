@@ -302,7 +302,7 @@ def test_what_all_hosts_share_is_taken_only_when_all_were_asked(
         with pytest.raises(StorageError, match="and hyper2 may have a VM with it and cannot be"):
             create.create(told, hypervisor.deployment())
         assert hypervisor.domains() == []
-        create.create(replace(told, unasked=()), hypervisor.deployment())
+        create.create(replace(told, hosts_without_names=()), hypervisor.deployment())
     assert digest(path) == had
 
 
@@ -322,7 +322,7 @@ def test_the_disk_of_another_vm_is_not_taken_by_its_name(hypervisor, is_shared):
             with pytest.raises(StorageError, match="may be a disk of VM 'web1' on another host"):
                 create.create(ordered, deployment)
             with pytest.raises(StorageError, match="may be a disk of VM 'web1' on another host"):
-                create.create(replace(ordered, others=frozenset({"web1"})), deployment)
+                create.create(replace(ordered, similar_vm_names=frozenset({"web1"})), deployment)
         ownermark.mark(path, "web1", "3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77")
         with pytest.raises(StorageError, match="was made for VM 'web1'"):
             create.create(ordered, deployment)
@@ -339,7 +339,7 @@ def test_the_disk_of_another_vm_is_not_taken_by_its_name(hypervisor, is_shared):
             assert [one["path"] for one in defined(hypervisor, "web1_a")] == [str(path)]
             undefine(hypervisor, conn, "web1_a")
         # Nor is what no VM there is can have.
-        create.create(replace(ordered, others=frozenset()), deployment)
+        create.create(replace(ordered, similar_vm_names=frozenset()), deployment)
     assert digest(path) == had
 
 

@@ -87,7 +87,7 @@ def test_the_call_is_heard_before_the_master_and_that_before_the_host(
     info = told.but(tightclouds.host(1), domain_types=types)
     request = fleetkit.request(wait_s=given)
 
-    assert minionwait.patience(MasterSettings(wait_s=option), request, info).wait_s == wait_s
+    assert minionwait.find_wait_limit(MasterSettings(wait_s=option), request, info).wait_s == wait_s
 
 
 def test_a_slow_vm_is_not_told_as_lost(cloud):

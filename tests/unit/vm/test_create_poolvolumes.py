@@ -265,7 +265,7 @@ def test_a_volume_that_may_be_a_vms_of_another_host_is_not_taken_by_its_name(poo
     one = {"name": "b_c", "size": 8, "pool": "p"}
     with pytest.raises(StorageError, match="p/a_b_c .* of VM 'a_b' on another host"):
         host.init("a", **PLAIN, disks=[one])
-    told = replace(host.context, is_ordered=True, unasked=("hyper2",))
+    told = replace(host.context, is_ordered=True, hosts_without_names=("hyper2",))
     with pytest.raises(StorageError, match="p/a_b_c .* hyper2 may have a VM with it"):
         create.create(told, host.deployment("a", **PLAIN, disks=[one]))
     host.init("a", **PLAIN, disks=[{**one, "source_file": "a_b_c"}])

@@ -13,7 +13,7 @@ from saltvirt.libvirt.domains import lifecycle
 from saltvirt.seeding import credentials
 from saltvirt.xml import METADATA_NS, element, parse, to_text
 from saltvirt.xml.domain import disk, domain, metadata
-from saltvirt.xml.edit import copied, newer, readdomain
+from saltvirt.xml.edit import copied, newerfeatures, readdomain
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 PATHS = [*sorted((DATA / "foreign").glob("*.xml")), DATA / "generations" / "running13.xml"]
@@ -30,7 +30,7 @@ READERS = (
     readdomain.lifecycle_actions,
     readdomain.describe_notes,
     readdomain.cpu,
-    newer.find_newer_features,
+    newerfeatures.find_newer_features,
 )
 TEST = HostSettings(uri="test:///default")
 

@@ -113,7 +113,7 @@ def apply_keys(cloud: Cloud, hosts: Iterable[str], *, renew: bool = False) -> di
 
 def _outcome(reply: minions.Reply) -> tuple[str, str | None]:
     """Return the state's comment, and the error if the state failed."""
-    if reply.missing:
+    if reply.is_missing:
         return "", reply.reason
     answer = reply.value if isinstance(reply.value, dict) else {}
     state = next(iter(answer.values()), None)

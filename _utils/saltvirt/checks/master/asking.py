@@ -58,7 +58,7 @@ def ask_hosts(
             if reply.ok:
                 answers[host] = read(host, reply.value)
             else:
-                failures[host] = HostFailure(reason=reply.error, is_missing=reply.missing)
+                failures[host] = HostFailure(reason=reply.error, is_missing=reply.is_missing)
         except VirtError as error:
             failures[host] = HostFailure(reason=str(error), refusal=error)
     return Answers(hosts=answers, failures=failures, begun_s=begun_s, ended_s=ended_s)

@@ -10,7 +10,7 @@ from saltvirt.cluster import candidates, membership, minionkeys
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import lastseen, presence, surveys
 from saltvirt.cluster.inventory.surveys import Survey as Survey
-from saltvirt.cluster.inventory.surveys import beside as beside
+from saltvirt.cluster.inventory.surveys import merge_errors as merge_errors
 from saltvirt.cluster.inventory.surveys import read as read
 from saltvirt.cluster.rpc import minions, publishing, waits
 from saltvirt.core import arguments, terminal
@@ -251,5 +251,5 @@ def join_surveys(first_survey: Survey, second_survey: Survey) -> Survey:
         ),
         failed={**first_survey.failed, **second_survey.failed},
         duplicates=first_survey.duplicates,
-        doubts={**first_survey.doubts, **second_survey.doubts},
+        unsigned_reasons={**first_survey.unsigned_reasons, **second_survey.unsigned_reasons},
     )

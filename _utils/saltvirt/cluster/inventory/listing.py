@@ -263,7 +263,7 @@ def _show(cloud: Cloud, look: Look, view: _View, line: Line | None) -> dict[str,
         _stream_failures(survey, line, waits.silent_since(cloud.opts))
     return {
         **{host: view.render(shown_parts[host], survey.raw_answers[host]) for host in hosts},
-        **survey.beside(),
+        **survey.errors_by_kind(),
     }
 
 
@@ -317,7 +317,7 @@ def _survey(
     if view.older is not None:
         survey = _ask_older_hosts(cloud, view.fun, *view.older, survey)
     if not survey.answers:
-        raise survey.silence()
+        raise survey.no_answers_error()
     return replace(survey, last_seen=_last_seen(cloud, look, survey))
 
 

@@ -21,9 +21,9 @@ from saltvirt.placement.answers import (
 from saltvirt.placement.brief import Brief
 from saltvirt.placement.shownvms import FoundVms, FullInfo, ListedVm
 
-# Checked in full here, and nowhere else: what placement decides by, and what says whether a host
-# has a VM, or takes it.
-_SHAPES: Mapping[str, object] = {
+# Answers that decide a placement or where a VM is are checked field by field, here and nowhere
+# else; others are not.
+_ANSWER_TYPES: Mapping[str, object] = {
     "virt.host_info": HostInfo,
     "virt.placement_facts": Brief,
     "virt.full_info": FullInfo,
@@ -51,7 +51,7 @@ class Survey:
         The raw answers, to show to users.
     last_seen
         ``{host: names}`` of the VMs last seen on hosts that gave no answer.
-    doubts
+    unsigned_reasons
         ``{host: reason}`` of unresponsive hosts, if an unsigned reply came in their name.
     """
 
@@ -61,9 +61,9 @@ class Survey:
     failed: dict[str, str] = field(default_factory=dict)
     duplicates: dict[str, list[str]] = field(default_factory=dict)
     last_seen: dict[str, list[str]] = field(default_factory=dict)
-    doubts: dict[str, str] = field(default_factory=dict)
+    unsigned_reasons: dict[str, str] = field(default_factory=dict)
 
-    def beside(self) -> dict[str, Any]:
+    def errors_by_kind(self) -> dict[str, Any]:
         """Return what stands beside the answers in a result, without empty values."""
         out = {
             "unreachable": self.unreachable,
@@ -75,52 +75,54 @@ class Survey:
 
     def reasons(self) -> dict[str, str]:
         """Return why each host without an answer gave none."""
-        silent = {host: self.doubts.get(host, NO_ANSWER) for host in self.unreachable}
-        return {**silent, **self.failed}
+        unresponsive = {
+            host: self.unsigned_reasons.get(host, NO_ANSWER) for host in self.unreachable
+        }
+        return {**unresponsive, **self.failed}
 
-    def silence(self) -> MasterError:
+    def no_answers_error(self) -> MasterError:
         """Return the error that no host answers, with each host's reason."""
         reasons = (f"{host}: {reason}" for host, reason in sorted(self.reasons().items()))
         error = MasterError(f"no hypervisor answers: {terminal.join_some(reasons, sign='; ')}")
-        error.table = self.beside()
+        error.table = self.errors_by_kind()
         return error
 
 
-def beside(*surveys: Survey) -> dict[str, Any]:
-    """Return :meth:`Survey.beside` of several surveys together."""
-    silent = sorted({host for survey in surveys for host in survey.unreachable})
+def merge_errors(*surveys: Survey) -> dict[str, Any]:
+    """Return :meth:`Survey.errors_by_kind` of several surveys together."""
+    unresponsive = sorted({host for survey in surveys for host in survey.unreachable})
     failed = {
         host: reason
         for survey in surveys
         for host, reason in survey.failed.items()
-        if host not in silent
+        if host not in unresponsive
     }
-    return Survey(answers={}, unreachable=silent, failed=failed).beside()
+    return Survey(answers={}, unreachable=unresponsive, failed=failed).errors_by_kind()
 
 
 def from_replies(fun: str, replies: Mapping[str, Reply]) -> Survey:
     """Return the :class:`Survey` of hosts' replies to a request."""
     values_by_host = {host: reply.value for host, reply in replies.items() if reply.ok}
-    answers, broken = _readable(fun, values_by_host)
-    silent = {host: reply for host, reply in replies.items() if reply.missing}
+    answers, broken = _read_all(fun, values_by_host)
+    unresponsive = {host: reply for host, reply in replies.items() if reply.is_missing}
     return Survey(
         answers=answers,
         raw_answers={host: values_by_host[host] for host in answers},
-        unreachable=[*silent],
+        unreachable=[*unresponsive],
         failed={
-            **{host: r.reason for host, r in replies.items() if not (r.ok or r.missing)},
+            **{host: r.reason for host, r in replies.items() if not (r.ok or r.is_missing)},
             **broken,
         },
-        doubts={host: reply.error for host, reply in silent.items() if reply.error},
+        unsigned_reasons={host: reply.error for host, reply in unresponsive.items() if reply.error},
     )
 
 
 def read(host: str, fun: str, answer: Any) -> Any:
     """Return a host's answer, decoded; raise BadAnswer if it cannot be read."""
-    return wire.read(host, fun, _SHAPES.get(fun, Any), answer)
+    return wire.read(host, fun, _ANSWER_TYPES.get(fun, Any), answer)
 
 
-def _readable(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _read_all(fun: str, answers: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the answers that can be read, and the reasons why others cannot."""
     out, broken = {}, {}
     for host, answer in answers.items():

@@ -287,15 +287,15 @@ def _doubt_message(vm: Whereabouts, host: str, out_of_reach: Mapping[str, str]) 
 def _no_such_vm(vm: Whereabouts, out_of_reach: Mapping[str, str]) -> NoSuchVm:
     """Return the error for a VM that no host that answers has."""
     where = f"on any of {terminal.count_text(len(vm.presence_by_host), 'hypervisor')}"
-    unheard = sorted({*vm.unasked, *out_of_reach})
-    if not unheard:
+    unasked_hosts = sorted({*vm.unasked, *out_of_reach})
+    if not unasked_hosts:
         return NoSuchVm(vm.name, where)
     # The message ends with the reasons of hosts that may have the VM.
-    silent = (
+    unresponsive = (
         host + ("" if host in out_of_reach else f" ({reason})")
         for host, reason in sorted(vm.unasked.items())
     )
-    asides = [f"not asked: {', '.join(silent)}"] if vm.unasked else []
+    asides = [f"not asked: {', '.join(unresponsive)}"] if vm.unasked else []
     tail = ""
     if out_of_reach:
         asides.append(f"it was last seen on {', '.join(sorted(out_of_reach))}")
@@ -304,7 +304,7 @@ def _no_such_vm(vm: Whereabouts, out_of_reach: Mapping[str, str]) -> NoSuchVm:
             f"{_if_lost(out_of_reach)}"
         )
     verb = "answers" if len(vm.presence_by_host) == 1 else "answer"
-    return NoSuchVm(vm.name, f"{where} that {verb} ({'; '.join(asides)}){tail}", unheard)
+    return NoSuchVm(vm.name, f"{where} that {verb} ({'; '.join(asides)}){tail}", unasked_hosts)
 
 
 def _if_lost(hosts: Iterable[str]) -> str:

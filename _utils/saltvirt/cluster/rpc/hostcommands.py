@@ -52,7 +52,7 @@ def act(
 
 def require_value(reply: minions.Reply, limit_s: float | None = None) -> Any:
     """Return the answer in a host's reply, or raise an error with the host's reason."""
-    if reply.missing:
+    if reply.is_missing:
         raise HostUnresponsive(timeout_message(reply, limit_s))
     if not reply.ok:
         raise HostCommandFailed(f"{reply.minion}: {reply.reason}", kind=reply.kind)

@@ -63,7 +63,7 @@ def ask(
     follow: bool = False,
 ) -> dict[str, Reply]:
     """
-    Return ``{minion: Reply}`` of every target; an unresponsive one has ``Reply.missing``.
+    Return ``{minion: Reply}`` of every target; an unresponsive one has ``Reply.is_missing``.
 
     A target that is not, or no longer, a hypervisor of this master has it, too, and is not asked.
 
@@ -82,7 +82,8 @@ def ask(
     asked_hosts = sorted(requested_hosts - strangers.keys())
     replies = _ask_hosts(cloud, asked_hosts, call, timeout_s, wait, follow=follow)
     left_out = {
-        host: Reply(minion=host, missing=True, error=reason) for host, reason in strangers.items()
+        host: Reply(minion=host, is_missing=True, error=reason)
+        for host, reason in strangers.items()
     }
     return dict(sorted({**replies, **left_out}.items()))
 
@@ -120,7 +121,7 @@ def _ask_hosts(
     if follow:
         error = f"still works on it after {timeout_s:.0f} s"
         for host in collector.pending():
-            replies[host] = Reply(minion=host, missing=True, is_late=True, error=error)
+            replies[host] = Reply(minion=host, is_missing=True, is_late=True, error=error)
     return replies
 
 
@@ -310,13 +311,13 @@ def order(
         An id of :func:`new_id` that the caller has recorded.
 
     Returns the :class:`Reply`. A minion that is no hypervisor of this master gets no order, and has
-    ``Reply.missing``. A job that runs after ``limit_s``, or when an exception ends this call, is
+    ``Reply.is_missing``. A job that runs after ``limit_s``, or when an exception ends this call, is
     told to end. An order that has not begun by then never begins if the minion learns of its
     refusal; see :func:`refuse`.
     """
     reason = cloud.members.why_not(minion)
     if reason is not None:
-        return Reply(minion=minion, missing=True, error=reason)
+        return Reply(minion=minion, is_missing=True, error=reason)
     limit_s = limit_s or cloud.settings.deploy_timeout_s
     call = {"fun": fun, "arg": list(arg), "kwarg": dict(kwarg or {}), "id": order_id or new_id()}
     return _give_order(cloud, minion, call, limit_s, watch)
@@ -363,12 +364,12 @@ def _give_order(
             _end_job(local, minion, jid)
     reply = collector.reply(minion)
     if minion in collector.unreadable:
-        return Reply(minion=minion, missing=True, error=f"{minion}: {reply.error}")
-    if reply.missing and _give_up(cloud, minion, call["id"]) == REFUSED:
+        return Reply(minion=minion, is_missing=True, error=f"{minion}: {reply.error}")
+    if reply.is_missing and _give_up(cloud, minion, call["id"]) == REFUSED:
         reason = f"{minion} has not begun {fun}, and the master withdrew the order"
-        return Reply(minion=minion, missing=True, error=reason)
-    is_silent = reply.missing and not reply.error
-    return _no_reply(minion, fun, is_running, limit_s) if is_silent else reply
+        return Reply(minion=minion, is_missing=True, error=reason)
+    is_unresponsive = reply.is_missing and not reply.error
+    return _no_reply(minion, fun, is_running, limit_s) if is_unresponsive else reply
 
 
 def _follow_order(
@@ -394,14 +395,14 @@ def _no_reply(minion: str, fun: str, is_running: bool | None, limit_s: float) ->
         reason = f"{minion} still ran {fun} after {limit_s} s, the limit, and was told to end it"
     elif is_running is False:
         reason = f"{minion} has ended {fun}, but its answer did not come within {_RETURN_S} s"
-    return Reply(minion=minion, missing=True, is_late=bool(is_running), error=reason)
+    return Reply(minion=minion, is_missing=True, is_late=bool(is_running), error=reason)
 
 
 def _is_running(cloud: Cloud, minion: str, jid: str) -> bool | None:
     """Return whether a minion reports a job as running; None if twice unresponsive."""
     for _time in range(2):
         reply = ask(cloud, [minion], "saltutil.find_job", [jid], timeout_s=_FIND_JOB_S)[minion]
-        if not reply.missing:
+        if not reply.is_missing:
             return reply.ok and _confirms_job(reply.value, jid)
     return None
 

@@ -27,7 +27,7 @@ class Reply:
     """
     One minion's reply.
 
-    missing
+    is_missing
         No valid answer came; ``error`` is the reason, if known: a timeout of
         :func:`saltvirt.cluster.rpc.minions.order`, an unsigned answer, or a minion that is no
         hypervisor.
@@ -40,14 +40,14 @@ class Reply:
     minion: str
     value: Any = None
     error: str | None = None
-    missing: bool = False
+    is_missing: bool = False
     is_late: bool = False
     kind: str = ""
 
     @property
     def ok(self) -> bool:
         """Whether the minion answered without an error."""
-        return not self.missing and self.error is None
+        return not self.is_missing and self.error is None
 
     @property
     def reason(self) -> str:
@@ -115,8 +115,8 @@ class ReplyCollector:
 
     def reply(self, host: str) -> Reply:
         """Return a host's reply; a missing one has an error if an unsigned answer came."""
-        doubt = self._unsigned.get(host)
-        return self.replies.get(host) or Reply(minion=host, missing=True, error=doubt)
+        unsigned_reason = self._unsigned.get(host)
+        return self.replies.get(host) or Reply(minion=host, is_missing=True, error=unsigned_reason)
 
 
 def _unsigned_message(host: str, reason: signed.NotSigned) -> str:

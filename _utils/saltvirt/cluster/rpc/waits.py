@@ -51,7 +51,7 @@ class Silence:
         self._since: dict[str, float] = {}
         self._reported: set[str] = set()
 
-    def record(self, asked_hosts: Iterable[str], silent: Collection[str]) -> set[str]:
+    def record(self, asked_hosts: Iterable[str], unresponsive: Collection[str]) -> set[str]:
         """Record which hosts timed out; return those that timed out for the first time."""
         now = time.monotonic()
         with self._lock:
@@ -59,10 +59,10 @@ class Silence:
             before = {h: at for h, at in self._since.items() if now - at <= _ANEW_S}
             for host in asked_hosts:
                 self._since.pop(host, None)
-            self._since |= {host: before.get(host, now) for host in silent}
-            newly_silent = set(silent) - self._reported
-            self._reported |= newly_silent
-        return newly_silent
+            self._since |= {host: before.get(host, now) for host in unresponsive}
+            newly_unresponsive = set(unresponsive) - self._reported
+            self._reported |= newly_unresponsive
+        return newly_unresponsive
 
     def hosts(self) -> tuple[set[str], set[str]]:
         """Return the hosts that timed out just now, and those that timed out some time ago."""
@@ -87,7 +87,7 @@ def choose_wait(
 
 
 def silence_line(
-    count: int, silent: Collection[str], since: Mapping[str, float], now: float
+    count: int, unresponsive: Collection[str], since: Mapping[str, float], now: float
 ) -> str:
     """Return one line that names the unresponsive hosts, and for how long they have been so."""
 
@@ -95,8 +95,8 @@ def silence_line(
         long_s = int(now - since.get(host, now))
         return f"{host} (for {format_s(long_s)})" if long_s > 0 else host
 
-    names = terminal.join_some(map(named, sorted(silent)), _MOST)
-    return f"{count - len(silent):,} of {count:,} answered; silent: {names}"
+    names = terminal.join_some(map(named, sorted(unresponsive)), _MOST)
+    return f"{count - len(unresponsive):,} of {count:,} answered; silent: {names}"
 
 
 def describe_waiting(hosts: Collection[str], at_most_s: float) -> str:
@@ -126,7 +126,7 @@ def add_durations(opts: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[s
 def record_silence(
     opts: Mapping[str, Any],
     asked_hosts: Iterable[str],
-    silent: Collection[str],
+    unresponsive: Collection[str],
     is_host: Callable[[str], bool],
 ) -> dict[str, float]:
     """
@@ -135,7 +135,7 @@ def record_silence(
     The times are those of the first timeout, in seconds since 1970. Ids that are no hosts any more
     are dropped. Nothing is written while nothing changes.
     """
-    answered_hosts = set(asked_hosts).difference(silent)
+    answered_hosts = set(asked_hosts).difference(unresponsive)
 
     now = time.time()
 
@@ -145,7 +145,7 @@ def record_silence(
             for host, at in since_by_host.items()
             if host not in answered_hosts and is_host(host)
         }
-        return {**dict.fromkeys(silent, now), **out}
+        return {**dict.fromkeys(unresponsive, now), **out}
 
     return _file(opts).change(change)
 

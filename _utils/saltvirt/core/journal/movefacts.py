@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltvirt.core.wire import said_with
+from saltvirt.core.wire import default_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +47,13 @@ class DepartureFacts:
     autostart: bool
     leaves: bool
     paths: list[str]
-    state: str | None = said_with("state")
-    disks: list[list[str]] | None = said_with("disks")
-    digests: dict[str, str] | None = said_with("digests")
-    signatures: dict[str, list[int]] | None = said_with("signatures")
-    sizes: dict[str, int] | None = said_with("sizes")
-    snapshots: list[str] | None = said_with("snapshots")
-    is_by_hand: bool | None = said_with("is_by_hand")
+    state: str | None = default_with("state")
+    disks: list[list[str]] | None = default_with("disks")
+    digests: dict[str, str] | None = default_with("digests")
+    signatures: dict[str, list[int]] | None = default_with("signatures")
+    sizes: dict[str, int] | None = default_with("sizes")
+    snapshots: list[str] | None = default_with("snapshots")
+    is_by_hand: bool | None = default_with("is_by_hand")
 
     @property
     def noted(self) -> "Noted":
@@ -99,7 +99,7 @@ class ArrivalFacts:
     source: str | None
     was_running: bool
     sizes: dict[str, int | None]
-    virtual: dict[str, list[Any]] | None = said_with("virtual")
+    virtual: dict[str, list[Any]] | None = default_with("virtual")
     paths: list[str]
     images: dict[str, str]
     folders: list[str]
@@ -108,19 +108,19 @@ class ArrivalFacts:
     disk_mib: int
     affinity: list[str]
     anti_affinity: list[str]
-    untouched: dict[str, list[int]] | None = said_with("untouched")
-    autostart: bool | None = said_with("autostart")
+    untouched: dict[str, list[int]] | None = default_with("untouched")
+    autostart: bool | None = default_with("autostart")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
     """The facts of a move that its source tells its target; all None if it has no record."""
 
-    digests: dict[str, str] | None = said_with("was_running")
-    autostart: bool | None = said_with("was_running")
-    leaves: bool | None = said_with("was_running")
-    was_running: bool | None = said_with("was_running")
-    snapshots: list[str] | None = said_with("snapshots")
+    digests: dict[str, str] | None = default_with("was_running")
+    autostart: bool | None = default_with("was_running")
+    leaves: bool | None = default_with("was_running")
+    was_running: bool | None = default_with("was_running")
+    snapshots: list[str] | None = default_with("snapshots")
     said: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What this was read from; the target is told just that. None of a record of this host."""
 
@@ -139,8 +139,8 @@ class EvacuatedFacts:
     """
 
     hosts: list[str]
-    uuid: str | None = said_with("uuid")
-    proof: str | None = said_with("proof")
+    uuid: str | None = default_with("uuid")
+    proof: str | None = default_with("proof")
 
 
 def cut_postcopy_message(name: str, target: str) -> str:

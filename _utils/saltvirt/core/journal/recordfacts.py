@@ -8,7 +8,7 @@ have (yet).
 from dataclasses import dataclass, field
 
 from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
-from saltvirt.core.wire import said_with
+from saltvirt.core.wire import default_with
 
 # The phases of orders with facts of other types: a move, and a rename.
 MOVING, RENAMING, RENAMED = "moving", "renaming", "renamed"
@@ -37,11 +37,11 @@ class BuildFacts:
 
     uuid: str
     paths: list[str]
-    secrets: list[str] | None = said_with("secrets")
-    begun: list[str] | None = said_with("begun")
-    taken: list[str] | None = said_with("taken")
-    volumes: list[list[str]] | None = said_with("volumes")
-    source: str | None = said_with("source")
+    secrets: list[str] | None = default_with("secrets")
+    begun: list[str] | None = default_with("begun")
+    taken: list[str] | None = default_with("taken")
+    volumes: list[list[str]] | None = default_with("volumes")
+    source: str | None = default_with("source")
     vcpus: int
     memory_mib: int
     disk_mib: int
@@ -74,12 +74,12 @@ class PurgeFacts:
 
     uuid: str
     paths: list[str]
-    untouched: dict[str, list[int]] | None = said_with("untouched")
-    volumes: list[list[str]] | None = said_with("volumes")
-    definition: str | None = said_with("definition")
-    autostart: bool | None = said_with("autostart")
-    lost: list[str] | None = said_with("lost")
-    tpm_state: str | None = said_with("tpm_state")
+    untouched: dict[str, list[int]] | None = default_with("untouched")
+    volumes: list[list[str]] | None = default_with("volumes")
+    definition: str | None = default_with("definition")
+    autostart: bool | None = default_with("autostart")
+    lost: list[str] | None = default_with("lost")
+    tpm_state: str | None = default_with("tpm_state")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,18 +110,18 @@ class TrashFacts:
     """
 
     vm: str
-    uuid: str | None = said_with("uuid")
+    uuid: str | None = default_with("uuid")
     files: list[str]
     days: int
     why: str
-    definition: str | None = said_with("definition")
-    volumes: list[str] | None = said_with("volumes")
+    definition: str | None = default_with("definition")
+    volumes: list[str] | None = default_with("volumes")
     due: float = 0.0
-    is_over: bool | None = said_with("is_over")
-    autostart: bool | None = said_with("autostart")
-    lost: list[str] | None = said_with("lost")
-    tpm_state: str | None = said_with("tpm_state")
-    gone: list[str] | None = said_with("gone")
+    is_over: bool | None = default_with("is_over")
+    autostart: bool | None = default_with("autostart")
+    lost: list[str] | None = default_with("lost")
+    tpm_state: str | None = default_with("tpm_state")
+    gone: list[str] | None = default_with("gone")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class OrderFacts:
     public_key: str | None = None
     given_uuid: str | None = None
     only_made: bool = False
-    undo_uuid: str | None = said_with("undo_uuid")
+    undo_uuid: str | None = default_with("undo_uuid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class MoveOrderFacts:
 
     source: str | None
     target: str
-    uuid: str | None = said_with("uuid")
+    uuid: str | None = default_with("uuid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

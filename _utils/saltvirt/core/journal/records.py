@@ -92,7 +92,7 @@ class ShownRecord:
     uuid: str | None
     source: str | None
     target: str | None
-    error: str | None = field(default=None, metadata={"said_with": "error"})
+    error: str | None = field(default=None, metadata={"default_with": "error"})
 
 
 class LockedRecord:

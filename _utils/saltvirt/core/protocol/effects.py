@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from saltvirt.core.journal.movefacts import Noted
-from saltvirt.core.wire import said_with
+from saltvirt.core.wire import default_with
 
 # The phases of a move on its source, and on its target; see saltvirt.core.protocol.moveprotocol.
 SOURCE_PHASES = ("planned", "sending", "handing", "leaving", "cancelled")
@@ -57,7 +57,7 @@ class Source:
     is_moving: bool = _required_field(False)
     is_cut: bool = _required_field(False)
     has: bool = _required_field(False)
-    has_files: bool | None = said_with("has_files")
+    has_files: bool | None = default_with("has_files")
     stays: bool = _required_field(False)
     is_handed: bool = _required_field(False)
 
@@ -92,7 +92,7 @@ class Target:
     is_arriving: bool = _required_field(False)
     is_cut: bool = _required_field(False)
     has: bool = _required_field(False)
-    has_disks: bool | None = said_with("has_disks")
+    has_disks: bool | None = default_with("has_disks")
     is_empty: bool = _required_field(False)
 
 

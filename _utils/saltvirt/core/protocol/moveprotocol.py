@@ -41,7 +41,7 @@ LEAVES = frozenset({PLANNED, SENDING, HANDING, LEAVING})
 # The next steps of settling: on the source, on the target, or none.
 CANCEL, REDEFINE, FINISH = "cancel", "redefine", "finish"
 ARRIVE, REFUSE, DROP, END = "arrive", "refuse", "drop", "end"
-DONE, WAIT, KEEP, GONE_ON = "done", "wait", "keep", "gone on"
+DONE, WAIT, KEEP, MOVED_ON = "done", "wait", "keep", "gone on"
 # The operator alone decides these: a third host has the VM, and neither of the two.
 GIVE_WAY, LET_GO = "give_way", "let_go"
 ON_SOURCE = (CANCEL, REDEFINE, FINISH, FORGET, GIVE_WAY)
@@ -327,7 +327,7 @@ def is_left_alone(source: Source, target: Target) -> bool:
 
 def _unless_gone_on(step: str, target: Target, third_hosts: ThirdHosts) -> str:
     if third_hosts.has:
-        return GONE_ON
+        return MOVED_ON
     # The target's record proves that the VM has not moved on from there, unless the VM is missing.
     is_proven = step not in (CANCEL, REDEFINE, KEEP) or (target.phase is not None and step != KEEP)
     is_open = third_hosts.silent or third_hosts.leaving or third_hosts.coming

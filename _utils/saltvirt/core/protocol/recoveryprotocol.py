@@ -13,16 +13,17 @@ _FAILURES = (Exception, KeyboardInterrupt, SystemExit)
 
 def move() -> Effects:
     """Move a VM; return the result of :func:`settle`, and the error or None."""
-    error, has_left = None, None
+    error, was_finished = None, None
     yield ("order",)
     try:
         yield ("open",)
         yield ("prepare",)
         yield ("send",)
-        # Each host refuses requests out of turn, so no look is needed as long as all goes well.
+        # Each host refuses requests out of turn, so the hosts' phases are asked for only after an
+        # error.
         for step in (moveprotocol.ARRIVE, moveprotocol.FINISH, moveprotocol.END):
             yield (step,)
-            has_left = True if step == moveprotocol.FINISH else has_left
+            was_finished = True if step == moveprotocol.FINISH else was_finished
         yield ("close",)
     except _FAILURES as exc:
         # An interrupted move is settled, too; the caller then raises the error.
@@ -30,24 +31,24 @@ def move() -> Effects:
     else:
         return moveprotocol.DONE, True, None
     step, is_moved = yield from settle()
-    return step, has_left if is_moved is None else is_moved, error
+    return step, was_finished if is_moved is None else is_moved, error
 
 
 def settle() -> Effects:
     """
     Bring a move in any state to its end.
 
-    Returns ``(DONE, WAIT, KEEP or GONE_ON, whether the VM has moved)``; the latter is None if that
-    was settled before.
+    Returns ``(DONE, WAIT, KEEP or MOVED_ON, whether the VM has moved)``; the second value is
+    None if an earlier command decided it.
     """
     # By the step and the target's phase: after progress a step may be tried again.
     errors_by_attempt: dict[tuple[str, str | None], Exception] = {}
-    is_moved, is_whole = None, False
+    is_moved, is_arrival_confirmed = None, False
     while True:
-        target, step = yield from _look(is_whole)
+        target, step = yield from _look(is_arrival_confirmed)
         if step == moveprotocol.DONE:
             yield ("close",)
-        if step in (moveprotocol.DONE, moveprotocol.WAIT, moveprotocol.KEEP, moveprotocol.GONE_ON):
+        if step in (moveprotocol.DONE, moveprotocol.WAIT, moveprotocol.KEEP, moveprotocol.MOVED_ON):
             return step, is_moved
         attempt = step, target and target.phase
         if attempt in errors_by_attempt:
@@ -58,24 +59,24 @@ def settle() -> Effects:
             # The step may have been done, or have decided something: look again.
             errors_by_attempt[attempt] = error
         else:
-            is_whole = is_whole or step == moveprotocol.ARRIVE
+            is_arrival_confirmed = is_arrival_confirmed or step == moveprotocol.ARRIVE
             is_moved = _MOVED.get(step, is_moved)
 
 
-def _look(is_whole: bool) -> Effects:
+def _look(is_arrival_confirmed: bool) -> Effects:
     """Return the target's answer, and the next step."""
     while True:
         source = yield ("look_at_source",)
         target = yield ("look_at_target",)
         step = (
             moveprotocol.next_step(source, target)
-            if is_whole
+            if is_arrival_confirmed
             else _next_step_if_whole(source, target)
         )
         if not moveprotocol.asks_others(source, target, step):
             return target, step
         third_hosts = yield ("look_at_third_hosts",)
-        # The VM may have been moved there, or from there, by hand while the others were asked.
+        # An operator may have moved the VM to or from the target while the others were asked.
         if (yield ("look_at_target",)) == target:
             return target, moveprotocol.next_step(source, target, third_hosts)
 

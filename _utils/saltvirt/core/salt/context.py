@@ -20,9 +20,9 @@ class Context:
 
     is_ordered
         Whether the master ordered the call, and has checked the name of the VM.
-    unasked
+    hosts_without_names
         The hosts that did not tell the master which VMs they have.
-    others
+    similar_vm_names
         VMs of other hosts that may have a disk of the same name; None if unknown.
     uuid
         The UUID for a new VM; None if this host chooses.
@@ -38,8 +38,8 @@ class Context:
     progress: Callable[..., Any] = _report_nothing
     ask: Callable[..., Any] | None = None
     is_ordered: bool = False
-    unasked: tuple[str, ...] = ()
-    others: frozenset[str] | None = None
+    hosts_without_names: tuple[str, ...] = ()
+    similar_vm_names: frozenset[str] | None = None
     uuid: str | None = None
     images: Mapping[str, str] = field(default_factory=dict)
     is_undoable: bool = False
@@ -52,7 +52,7 @@ class Context:
         """
         words = name.split("_")
         possible_vms = ("_".join(words[:count]) for count in range(1, len(words)))
-        known_vms = self.others
+        known_vms = self.similar_vm_names
         return [
             candidate
             for candidate in possible_vms
@@ -74,18 +74,18 @@ class Context:
         settings = host_settings(opts, pillar, grains, **override)
         return cls(settings=settings, opts=opts, functions=functions, ask=ask)
 
-    def reporting(self, name: str, tag: str, report: object = True) -> "Context":
+    def reporting(self, name: str, tag: str, order_options: object = True) -> "Context":
         """
         Return the context of an order, which reports its progress to the master by events.
 
-        report
+        order_options
             True, or ``{"unasked": [host], "others": [VM], "uuid": text, "images": {image: digest},
             "undoable": bool}`` from the order. False for a call that is no order: it reports
             nothing.
         """
-        if not report:
+        if not order_options:
             return self
-        options = report if isinstance(report, Mapping) else {}
+        options = order_options if isinstance(order_options, Mapping) else {}
         other_vms, uuid = options.get("others"), options.get("uuid")
 
         def progress(stage: str, **figures: object) -> None:
@@ -96,8 +96,8 @@ class Context:
             self,
             progress=progress,
             is_ordered=True,
-            unasked=tuple(options.get("unasked") or ()),
-            others=None if other_vms is None else frozenset(other_vms),
+            hosts_without_names=tuple(options.get("unasked") or ()),
+            similar_vm_names=None if other_vms is None else frozenset(other_vms),
             uuid=None if uuid is None else arguments.uuid("report", uuid),
             images=dict(options.get("images") or {}),
             is_undoable=options.get("undoable") is True,

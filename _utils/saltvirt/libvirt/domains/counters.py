@@ -33,7 +33,7 @@ def cputime(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
     kinds = libvirt.VIR_DOMAIN_STATS_CPU_TOTAL | libvirt.VIR_DOMAIN_STATS_VCPU
     host_cpus = conn.getInfo()[2]
 
-    def used(dom: Any, values: Mapping[str, Any]) -> dict[str, int]:
+    def read_cpu(dom: Any, values: Mapping[str, Any]) -> dict[str, int]:
         # Some drivers have no statistics of processors.
         has_statistics = "vcpu.current" in values
         pair = (
@@ -45,13 +45,13 @@ def cputime(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
         share = 1.0e-7 * time_ns / host_cpus / vcpus if vcpus else 0
         return {"cputime": time_ns, "cputime_percent": round(share)}
 
-    return dict(read_statistics(conn, name, kinds, used))
+    return dict(read_statistics(conn, name, kinds, read_cpu))
 
 
 def network(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
     """Return ``{name: {rx_bytes, ...}}``: sums over the NICs, 0 for a VM that does not run."""
 
-    def used(dom: Any, values: Mapping[str, Any]) -> dict[str, int]:
+    def read_nics(dom: Any, values: Mapping[str, Any]) -> dict[str, int]:
         if not dom.isActive():
             return dict.fromkeys(_NET, 0)
         if "net.count" in values:
@@ -59,13 +59,13 @@ def network(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
         nics = readdomain.nics(readdomain.domain(dom.XMLDesc(0))).values()
         return _sum(_NET, (dom.interfaceStats(nic["target"]) for nic in nics if nic.get("target")))
 
-    return dict(read_statistics(conn, name, libvirt.VIR_DOMAIN_STATS_INTERFACE, used))
+    return dict(read_statistics(conn, name, libvirt.VIR_DOMAIN_STATS_INTERFACE, read_nics))
 
 
 def disk(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
     """Return ``{name: {rd_req, ...}}``: sums over the disks of running VMs."""
 
-    def used(dom: Any, values: Mapping[str, Any]) -> dict[str, int]:
+    def read_disks(dom: Any, values: Mapping[str, Any]) -> dict[str, int]:
         if "block.count" in values:
             return _bulk_sum(values, "block", _DISK)
         disks = readdomain.disk_sources(readdomain.domain(dom.XMLDesc(0)))
@@ -74,7 +74,7 @@ def disk(conn: Any, name: str | None = None) -> dict[str, dict[str, int]]:
     if name is not None and not domain(conn, name).isActive():
         raise LibvirtRefused(f"VM {name!r} is not running, so its disks have no statistics")
     flags = 0 if name is not None else libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE
-    return dict(read_statistics(conn, name, libvirt.VIR_DOMAIN_STATS_BLOCK, used, flags))
+    return dict(read_statistics(conn, name, libvirt.VIR_DOMAIN_STATS_BLOCK, read_disks, flags))
 
 
 def _bulk_sum(values: Mapping[str, Any], kind: str, keys: Mapping[str, str]) -> dict[str, int]:

@@ -39,8 +39,8 @@ def _refuse_unreachable(uri: str) -> None:
         socket.create_connection((parts.hostname, port), _CONNECT_S).close()
     except socket.gaierror as exc:
         message = (
-            f"this host finds no address for {parts.hostname}: {exc.strerror}; have a name server, "
-            "or /etc/hosts on this host, say it"
+            f"this host finds no address for {parts.hostname}: {exc.strerror}; add it to DNS or to "
+            "/etc/hosts of this host"
         )
         raise MigrationFailed(message) from exc
     except OSError as exc:
@@ -66,7 +66,9 @@ def target(uri: str) -> Iterator[Any]:
         conn = connect.open_in_time(lambda: libvirt.open(uri), uri)
         conn.setKeepAlive(_KEEPALIVE_S, 3)
     except TimeoutError as exc:
-        raise MigrationFailed(f"{uri} takes the connection and is silent: {exc}") from exc
+        raise MigrationFailed(
+            f"{uri} accepts the connection, then libvirt does not answer: {exc}"
+        ) from exc
     except libvirt.libvirtError as exc:
         # libvirt's message for a certificate of either side.
         advice = "; new ones: salt-run virt_pki.renew" if " has expired" in str(exc) else ""
@@ -134,7 +136,7 @@ def parameters(
     if disks:
         out["migrate_disks"] = list(disks)
     connections = options.parallel_connections or 1
-    plain = {
+    optional_parameters = {
         "bandwidth": options.max_bandwidth,
         "parallel.connections": connections if connections > 1 else None,
         "bandwidth.postcopy": options.postcopy_bandwidth,
@@ -143,7 +145,7 @@ def parameters(
         "compression.mt.dthreads": options.comp_mt_dthreads,
         "compression.xbzrle.cache": options.comp_xbzrle_cache,
     }
-    out.update({key: value for key, value in plain.items() if value is not None})
+    out.update({key: value for key, value in optional_parameters.items() if value is not None})
     if options.compressed and options.comp_methods:
         out["compression"] = list(options.comp_methods)
     return out
@@ -153,7 +155,7 @@ class Job:
     """
     One migration in a thread of its own, so that the caller can watch and end it.
 
-    carrier
+    job_conn
         A connection for that thread alone. Before libvirt 10 a call can get lost, and block its
         caller for ever, while another thread waits on the same connection: the client's event loop
         gets its wake-up just before it sleeps.
@@ -162,29 +164,29 @@ class Job:
     def __init__(
         self,
         conn: Any,
-        carrier: Any,
+        job_conn: Any,
         name: str,
         uri: str,
         typed_parameters: dict[str, Any],
         flag_bits: int,
     ) -> None:
         self._conn, self._name, self.uri = conn, name, uri
-        self._domain, self._carried = domain(conn, name), domain(carrier, name)
+        self._domain, self._job_domain = domain(conn, name), domain(job_conn, name)
         self.error = None
         # Not the thread's own state: an exception during its join marks the thread as ended
         # (Python 3.11, Thread._wait_for_tstate_lock), while the move goes on.
-        self._over = threading.Event()
+        self._ended = threading.Event()
         self._thread = threading.Thread(
             target=self._run, args=(uri, typed_parameters, flag_bits), daemon=True
         )
 
     def _run(self, uri: str, typed_parameters: dict[str, Any], flag_bits: int) -> None:
         try:
-            self._carried.migrateToURI3(uri, typed_parameters, flag_bits)
+            self._job_domain.migrateToURI3(uri, typed_parameters, flag_bits)
         except libvirt.libvirtError as exc:
             self.error = exc
         finally:
-            self._over.set()
+            self._ended.set()
 
     def begin(self, max_downtime_ms: int | None = None) -> None:
         """Start the migration."""
@@ -199,22 +201,22 @@ class Job:
                 self._domain.migrateSetMaxDowntime(max_downtime_ms)
                 return
             except libvirt.libvirtError:
-                if self._over.is_set():
+                if self._ended.is_set():
                     return
                 time.sleep(0.1)
 
     def is_over(self, wait_s: float) -> bool:
         """Wait at most ``wait_s`` seconds, and return whether the job is over."""
-        return self._over.wait(wait_s)
+        return self._ended.wait(wait_s)
 
     def stats(self) -> dict[str, int]:
-        """Return the job's progress; see :func:`figures`."""
+        """Return the job's progress; see :func:`convert_job_stats`."""
         try:
-            return figures(self._domain.jobStats())
+            return convert_job_stats(self._domain.jobStats())
         except libvirt.libvirtError:
             return {}
 
-    def is_cut(self) -> bool:
+    def has_failed_postcopy(self) -> bool:
         """Return whether the job's post-copy has failed."""
         try:
             return halves.has_failed_postcopy(self._conn, self._name)
@@ -234,16 +236,16 @@ class Job:
         drops the connection after two minutes.
         """
         deadline, reason = time.monotonic() + limit_s, "it takes too long"
-        while not self._over.is_set() and time.monotonic() < deadline:
+        while not self._ended.is_set() and time.monotonic() < deadline:
             try:
                 self._domain.abortJob()
             except libvirt.libvirtError as exc:
                 reason = str(exc)
-            self._over.wait(1)
-        return None if self._over.is_set() else reason
+            self._ended.wait(1)
+        return None if self._ended.is_set() else reason
 
 
-def figures(stats: Mapping[str, Any]) -> dict[str, int]:
+def convert_job_stats(stats: Mapping[str, Any]) -> dict[str, int]:
     """Return libvirt's job statistics under our names, in bytes and ms; {} without a job."""
     if not stats or stats.get("type") in (None, libvirt.VIR_DOMAIN_JOB_NONE):
         return {}
@@ -271,22 +273,24 @@ def _percent(stats: Mapping[str, Any]) -> int:
     return 0 if not total else max(0, min(100, 100 * (total - remaining) // total))
 
 
-def status(conn: Any, name: str) -> dict[str, int]:
+def read_current_job(conn: Any, name: str) -> dict[str, int]:
     """Return the figures of a domain's current job, {} if it has none."""
-    return figures(domain(conn, name).jobStats())
+    return convert_job_stats(domain(conn, name).jobStats())
 
 
 def read_completed_job(conn: Any, name: str) -> dict[str, int]:
     """Return the figures of a domain's last completed job, {} if there is none."""
     try:
-        return figures(domain(conn, name).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED))
+        return convert_job_stats(
+            domain(conn, name).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
+        )
     except libvirt.libvirtError:
         return {}
 
 
 def cancel(conn: Any, name: str) -> None:
     """Cancel a domain's migration; raise MigrationFailed if it has none."""
-    if not status(conn, name):
+    if not read_current_job(conn, name):
         raise MigrationFailed(f"VM {name!r} is not being migrated at this moment")
     domain(conn, name).abortJob()
 
@@ -349,16 +353,16 @@ def find_missing_on_target(
     other_conn: Any,
     uuid: str,
     *,
-    is_kept: bool,
-    sizes: Mapping[str, int],
+    must_be_persistent: bool,
+    handed_over_sizes: Mapping[str, int],
     snapshots: Collection[str],
 ) -> Iterator[str]:
     """
     Yield what another host's libvirt lacks of a domain: its definition, a disk, a snapshot.
 
-    is_kept
+    must_be_persistent
         Whether the domain must stay defined there when it stops.
-    sizes
+    handed_over_sizes
         The result of :func:`sizes` at the handover. The other host may have grown a disk since:
         a disk must have at least its size.
     snapshots
@@ -368,10 +372,12 @@ def find_missing_on_target(
         dom = other_conn.lookupByUUIDString(uuid)
     except libvirt.libvirtError as exc:
         if not has_code(exc, "NO_DOMAIN"):
-            raise MigrationFailed(f"the other host does not say whether it has it: {exc}") from exc
+            raise MigrationFailed(
+                f"the other host does not say whether it has the VM: {exc}"
+            ) from exc
         yield "it is not defined there"
         return
-    if is_kept and not dom.isPersistent():
+    if must_be_persistent and not dom.isPersistent():
         yield "it runs there, but its definition was not kept; have it defined there (virsh define)"
     yield from _find_missing_snapshots(dom, snapshots)
     for disk in readdomain.disk_sources(readdomain.domain(dom.XMLDesc(0))):
@@ -382,9 +388,10 @@ def find_missing_on_target(
         except libvirt.libvirtError as exc:
             yield f"its disk {disk['path']} is not there: {exc}"
             continue
-        if size_bytes < sizes.get(disk["target"], 0):
+        if size_bytes < handed_over_sizes.get(disk["target"], 0):
             yield (
-                f"its disk {disk['path']} has {size_bytes} bytes there, not {sizes[disk['target']]}"
+                f"its disk {disk['path']} has {size_bytes} bytes there, "
+                f"not {handed_over_sizes[disk['target']]}"
             )
 
 
@@ -397,6 +404,6 @@ def _find_missing_snapshots(dom: Any, snapshots: Collection[str]) -> Iterator[st
     for name in snapshots:
         if name not in known_names:
             yield (
-                f"it does not know of snapshot {name} there (if it was deleted there: virsh "
+                f"libvirt on the other host has no snapshot {name} (if it was deleted there: virsh "
                 f"snapshot-delete --metadata {dom.name()} {name})"
             )

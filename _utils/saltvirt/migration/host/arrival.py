@@ -293,7 +293,7 @@ def prepare(
         arrival.moving, arrival.source, arrival.media = (
             moving,
             source,
-            arrivalplan.media(context.settings, moving),
+            arrivalplan.find_present_media(context.settings, moving),
         )
         arrival.do(moveprotocol.prepare(arrival.there, token))
         return _answer(arrival.plan, token)
@@ -302,7 +302,10 @@ def prepare(
 def resume(context: Context, moving: MigrationInfo, token: str | None) -> dict[str, Any]:
     """Continue :func:`prepare` once the missing images have arrived; check each image first."""
     with open_arrival(context, moving.name) as arrival:
-        arrival.moving, arrival.media = moving, arrivalplan.media(context.settings, moving)
+        arrival.moving, arrival.media = (
+            moving,
+            arrivalplan.find_present_media(context.settings, moving),
+        )
         arrival.do(
             moveprotocol.resume(
                 arrival.there, token or (arrival.there.token if arrival.there else "")
@@ -312,7 +315,7 @@ def resume(context: Context, moving: MigrationInfo, token: str | None) -> dict[s
 
 
 def _answer(plan: arrivalplan.ArrivalPlan, token: str | None) -> dict[str, Any]:
-    return {"images": plan.image_paths, "present": list(plan.present), "token": token}
+    return {"images": plan.image_paths, "present": list(plan.present_media), "token": token}
 
 
 def step(

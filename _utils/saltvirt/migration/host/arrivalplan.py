@@ -23,7 +23,7 @@ class LocalFacts:
     """
     The media and images of an arriving VM that this host has.
 
-    media
+    present_media
         The paths of the VM's media that are here already.
     images
         ``{digest: image}`` of the images below the VM's disks; None if this host cannot get it.
@@ -31,12 +31,12 @@ class LocalFacts:
         ``{digest: path}`` for missing images: where the source writes them, for this move only.
     """
 
-    media: frozenset[str]
+    present_media: frozenset[str]
     images: Mapping[str, ValidatedImage | None]
     incoming: Mapping[str, str]
 
 
-def media(settings: HostSettings, moving: MigrationInfo) -> frozenset[str]:
+def find_present_media(settings: HostSettings, moving: MigrationInfo) -> frozenset[str]:
     """Return the paths of a VM's media that exist on this host and stay here."""
     present_paths = frozenset(
         disk.path for disk in moving.disks if is_medium(disk) and Path(disk.path).exists()
@@ -50,13 +50,13 @@ def media(settings: HostSettings, moving: MigrationInfo) -> frozenset[str]:
 
 
 def gather(
-    context: Context, moving: MigrationInfo, media: frozenset[str], token: str
+    context: Context, moving: MigrationInfo, present_media: frozenset[str], token: str
 ) -> LocalFacts:
     """
     Return the media and images of a VM that this host has, after fetching images it can fetch.
 
-    media
-        From :func:`media`, called before anything was recorded for the VM.
+    present_media
+        From :func:`find_present_media`, called before anything was recorded for the VM.
     token
         The move's token.
     """
@@ -70,7 +70,7 @@ def gather(
     }
     incoming.refuse_too_large(context.settings, sizes)
     return LocalFacts(
-        media=media,
+        present_media=present_media,
         images=images,
         incoming={
             missing_digest: str(incoming.path(context.settings, missing_digest, token))
@@ -91,7 +91,7 @@ class ComingFile:
     """
     A file that this host makes and the source fills.
 
-    how
+    transfer
         ``push`` (the source sends the file as it is), or ``copy`` (libvirt copies the guest's
         view).
     size_bytes
@@ -101,7 +101,7 @@ class ComingFile:
     """
 
     path: str
-    how: str
+    transfer: str
     size_bytes: int
     format: str = "raw"
     base: ValidatedImage | None = None
@@ -125,13 +125,13 @@ class ArrivalPlan:
         The files of the VM's disks, then of its firmware; none while images are awaited.
     images
         The awaited images.
-    present
+    present_media
         The VM's media that are here already.
     """
 
     files: tuple[ComingFile, ...] = ()
     images: tuple[AwaitedImage, ...] = ()
-    present: tuple[str, ...] = ()
+    present_media: tuple[str, ...] = ()
 
     @property
     def image_paths(self) -> dict[str, str]:
@@ -139,14 +139,16 @@ class ArrivalPlan:
         return {image.digest: image.path for image in self.images}
 
 
-def initial_facts(moving: MigrationInfo, media: frozenset[str], source: str | None) -> ArrivalFacts:
+def initial_facts(
+    moving: MigrationInfo, present_media: frozenset[str], source: str | None
+) -> ArrivalFacts:
     """
     Return the facts to record of an arrival before anything is made for it.
 
-    media
+    present_media
         The paths of the VM's media that are here already.
     """
-    files_to_make = _find_files_to_make(moving, media)
+    files_to_make = _find_files_to_make(moving, present_media)
     return ArrivalFacts(
         uuid=moving.uuid,
         source=source,
@@ -170,35 +172,37 @@ def initial_facts(moving: MigrationInfo, media: frozenset[str], source: str | No
 def decide(moving: MigrationInfo, local_facts: LocalFacts) -> ArrivalPlan:
     """Return the plan of an arrival; raise StorageError if it cannot work."""
     images = tuple(_find_awaited_images(moving, local_facts))
-    files_to_make = [] if images else _find_files_to_make(moving, local_facts.media)
+    files_to_make = [] if images else _find_files_to_make(moving, local_facts.present_media)
     return ArrivalPlan(
         files=tuple(_plan_file(file, local_facts) for file in files_to_make),
         images=images,
-        present=tuple(disk.path for disk in moving.disks if disk.path in local_facts.media),
+        present_media=tuple(
+            disk.path for disk in moving.disks if disk.path in local_facts.present_media
+        ),
     )
 
 
 def _find_files_to_make(
-    moving: MigrationInfo, media: frozenset[str]
+    moving: MigrationInfo, present_media: frozenset[str]
 ) -> list[DiskFacts | FileFacts]:
     """Return the disks and the firmware variables for which files are to be made."""
-    return find_sent_files(moving, media, lambda disk: disk.how != "shared")
+    return find_sent_files(moving, present_media, lambda disk: disk.how != "shared")
 
 
 def find_sent_files(
-    moving: MigrationInfo, present_paths: Collection[str], is_sent: Callable[[DiskFacts], bool]
+    moving: MigrationInfo, present_media: Collection[str], is_sent: Callable[[DiskFacts], bool]
 ) -> list[DiskFacts | FileFacts]:
     """
     Return the disks, and the firmware variables, that are sent to the target.
 
-    present_paths
+    present_media
         The VM's media that the target has already.
     is_sent
         Returns whether a disk is sent in the way that the caller asks for.
     """
     # Two drives may have the same medium.
     disks = {
-        disk.path: disk for disk in moving.disks if is_sent(disk) and disk.path not in present_paths
+        disk.path: disk for disk in moving.disks if is_sent(disk) and disk.path not in present_media
     }
     return [*disks.values(), *(file for file in moving.nvram if file.how == "push")]
 
@@ -217,11 +221,11 @@ def _find_awaited_images(moving: MigrationInfo, local_facts: LocalFacts) -> Iter
 def _plan_file(file: DiskFacts | FileFacts, local_facts: LocalFacts) -> ComingFile:
     if isinstance(file, FileFacts) or file.how == "push":
         return ComingFile(
-            path=file.path, how="push", size_bytes=_require_size(file.path, file.size_bytes)
+            path=file.path, transfer="push", size_bytes=_require_size(file.path, file.size_bytes)
         )
     return ComingFile(
         path=file.path,
-        how="copy",
+        transfer="copy",
         size_bytes=_require_size(file.path, file.virtual_bytes),
         format=file.format,
         base=local_facts.images[file.base] if file.base else None,

@@ -69,14 +69,14 @@ def find_missing_there(conn: Any, target_conn: Any, facts: DepartureFacts) -> It
     return migrate.find_missing_on_target(
         target_conn,
         facts.uuid,
-        is_kept=facts.leaves,
-        sizes=facts.sizes or {},
+        must_be_persistent=facts.leaves,
+        handed_over_sizes=facts.sizes or {},
         # A target of a move by hand runs no check of its own.
         snapshots=snapshots.names(conn, domain) if domain and facts.leaves else (),
     )
 
 
-_PURPOSE, _BURIED = "departure", "cancelled"
+_PURPOSE, _CANCELLED = "departure", "cancelled"
 # How long a target may stay *arrived*, while the source removes files, before its record ends.
 _LAST_STEP_S = 15
 # How long a check of the target holds for removals on the source.
@@ -93,15 +93,15 @@ def open_departure(context: Context, name: str) -> Iterator["Departure"]:
     with (
         undo.on_signals(),
         connect.open_connection(settings, readonly=False) as conn,
-        connect.open_connection(settings, readonly=False) as carrier,
+        connect.open_connection(settings, readonly=False) as job_conn,
         reservations.open_record(settings, _PURPOSE, name, busy_message) as locked_record,
     ):
-        yield Departure(context, (conn, carrier), locked_record, name)
+        yield Departure(context, (conn, job_conn), locked_record, name)
 
 
-def is_buried(settings: HostSettings, token: str) -> bool:
+def is_cancelled_for_good(settings: HostSettings, token: str) -> bool:
     """Return whether a departure was cancelled for good."""
-    return records.read_record(reservations.folder(settings), _BURIED, token) is not None
+    return records.read_record(reservations.folder(settings), _CANCELLED, token) is not None
 
 
 class Departure(End[DepartureFacts]):
@@ -176,7 +176,7 @@ class Departure(End[DepartureFacts]):
 
     def bury(self, token: str) -> None:
         with self._grave(token) as grave:
-            grave.begin(token, _BURIED)
+            grave.begin(token, _CANCELLED)
 
     def unbury(self, token: str) -> None:
         with self._grave(token) as grave:
@@ -185,7 +185,7 @@ class Departure(End[DepartureFacts]):
     @contextmanager
     def _grave(self, token: str) -> Iterator[records.LockedRecord]:
         records_folder = reservations.folder(self._settings)
-        with records.hold_record(records_folder, _BURIED, token, wait=True) as grave:
+        with records.hold_record(records_folder, _CANCELLED, token, wait=True) as grave:
             if grave is not None:  # never None, as it waits
                 yield grave
 

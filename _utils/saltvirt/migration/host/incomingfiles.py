@@ -62,7 +62,7 @@ def make(file: ComingFile) -> None:
     A disk that libvirt copies becomes an empty overlay or disk.
     """
     path = Path(file.path)
-    if file.how == "push":
+    if file.transfer == "push":
         resize(file.path, file.size_bytes)
         return
     backing = (file.base.path, file.base.format) if file.base else ()

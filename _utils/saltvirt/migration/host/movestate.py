@@ -170,7 +170,7 @@ def _read_domain_state(
         # A running domain is the VM, even if its definition is marked as moved.
         is_kept=lifecycle.moved_to(conn, name) is not None and not lifecycle.is_active(conn, name),
         is_arriving=is_arriving,
-        has_job=may_send and bool(migrate.status(conn, name)),
+        has_job=may_send and bool(migrate.read_current_job(conn, name)),
         is_cut=halves.has_failed_postcopy(conn, name),
         is_whole=all(os.path.exists(path) for path in lifecycle.file_paths(conn, name)),
         stays=was_running and halves.runs_alone(conn, name),
@@ -194,7 +194,7 @@ def _source_phase(
 ) -> str | None:
     if departure_record is not None:
         return departure_record.phase
-    return moveprotocol.CANCELLED if departure.is_buried(settings, token) else None
+    return moveprotocol.CANCELLED if departure.is_cancelled_for_good(settings, token) else None
 
 
 def _is_empty(signatures: Mapping[str, list[int]] | None, is_here: bool) -> bool:

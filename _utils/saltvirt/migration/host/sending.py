@@ -45,7 +45,7 @@ def watch_transfer(context: Context, job: migrate.Job, name: str, options: Move)
 
 
 def _failed(job: migrate.Job, name: str) -> str:
-    if job.is_cut():
+    if job.has_failed_postcopy():
         halves = cut_postcopy_message(name, peer.uri_of(job.uri)[1])
         return f"post-copy of VM {name!r} has failed ({job.error}): {halves}"
     return f"VM {name!r} stays where it is: {job.error}{_remedy(job.error)}"

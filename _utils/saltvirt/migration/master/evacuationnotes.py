@@ -87,57 +87,59 @@ def _next_hosts(hosts: list[str], source: str, to: str) -> list[str] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Away:
+class EvacuatedVms:
     """What has become of the VMs that a host has on record."""
 
-    back: dict[str, Any] = field(default_factory=dict)
-    """``{name: host}`` of the VMs that come home, and where they are."""
-    here: list[Any] = field(default_factory=list)
-    gone: list[Any] = field(default_factory=list)
+    to_return: dict[str, Any] = field(default_factory=dict)
+    """``{name: host}`` of the VMs to move back, and where they are."""
+    at_home: list[Any] = field(default_factory=list)
+    removed: list[Any] = field(default_factory=list)
     elsewhere: dict[str, Any] = field(default_factory=dict)
     """``{name: host}`` of the VMs that an operator moved by hand."""
-    unsure: dict[str, Any] = field(default_factory=dict)
-    """``{name: reason}`` of the VMs in doubt; they stay on record."""
+    uncertain: dict[str, Any] = field(default_factory=dict)
+    """``{name: reason}`` of the VMs whose place is not certain; they stay on record."""
 
     @property
-    def over(self) -> list[str]:
+    def closed_names(self) -> list[str]:
         """The names that can go from the record."""
-        return [*self.here, *self.gone, *self.elsewhere]
+        return [*self.at_home, *self.removed, *self.elsewhere]
 
 
 def find_away(
-    notes: Notes, host: str, names_by_host: Mapping[str, Collection[str]], silent: set[str]
-) -> Away:
+    notes: Notes, host: str, names_by_host: Mapping[str, Collection[str]], unresponsive: set[str]
+) -> EvacuatedVms:
     """
     Return the :class:`Away` of a host.
 
     names_by_host
         ``{host: names}`` of the VMs on each host that answers.
-    silent
+    unresponsive
         The hosts that have not answered every question.
 
     Records count, proved or not; :func:`confirm_away` decides which VMs come back.
     """
-    out = Away()
+    out = EvacuatedVms()
     for name in sorted(notes[host]):
         hosts_with_vm = sorted(vm_host for vm_host, names in names_by_host.items() if name in names)
         noted_hosts = trail(notes, host, name)
         if len(hosts_with_vm) > 1:
-            out.unsure[name] = (
+            out.uncertain[name] = (
                 f"it is on {' and '.join(hosts_with_vm)} at this moment; run this again"
             )
-        elif not hosts_with_vm and silent:
-            out.unsure[name] = (
-                f"it is on no hypervisor that answers (not asked: {_join_names(silent)})"
+        elif not hosts_with_vm and unresponsive:
+            out.uncertain[name] = (
+                f"it is on no hypervisor that answers (not asked: {_join_names(unresponsive)})"
             )
         elif not hosts_with_vm:
-            out.gone.append(name)
+            out.removed.append(name)
         elif hosts_with_vm == [host]:
-            out.here.append(name)
+            out.at_home.append(name)
         elif hosts_with_vm[0] in noted_hosts:
-            out.back[name] = hosts_with_vm[0]
-        elif silent & set(noted_hosts):
-            out.unsure[name] = _unheard(name, host, hosts_with_vm[0], silent & set(noted_hosts))
+            out.to_return[name] = hosts_with_vm[0]
+        elif unresponsive & set(noted_hosts):
+            out.uncertain[name] = _unasked_reason(
+                name, host, hosts_with_vm[0], unresponsive & set(noted_hosts)
+            )
         else:
             out.elsewhere[name] = hosts_with_vm[0]
     return out
@@ -150,12 +152,12 @@ _UNPROVED = (
 
 
 def confirm_away(
-    away: Away,
+    away: EvacuatedVms,
     host: str,
     uuids: Uuids,
     uuids_by_host: Mapping[str, Uuids],
-    silent: Mapping[str, str],
-) -> Away:
+    unresponsive: Mapping[str, str],
+) -> EvacuatedVms:
     """
     Return an :class:`Away` in which only VMs come back that were evacuated from the host.
 
@@ -163,33 +165,35 @@ def confirm_away(
         Those of the VMs with a proved record.
     uuids_by_host
         ``{host: {name: uuid}}`` of the VMs that the hosts have now.
-    silent
+    unresponsive
         ``{host: reason}`` of the hosts that cannot answer.
     """
-    out = replace(away, back={}, elsewhere=dict(away.elsewhere), unsure=dict(away.unsure))
-    for name, vm_host in away.back.items():
+    out = replace(
+        away, to_return={}, elsewhere=dict(away.elsewhere), uncertain=dict(away.uncertain)
+    )
+    for name, vm_host in away.to_return.items():
         if name not in uuids:
-            out.unsure[name] = _UNPROVED.format(host, name, *map(shlex.quote, (host, name)))
+            out.uncertain[name] = _UNPROVED.format(host, name, *map(shlex.quote, (host, name)))
         elif vm_host not in uuids_by_host:
-            out.unsure[name] = (
-                f"whether it is the VM that was evacuated, {vm_host} {silent.get(vm_host)}"
+            out.uncertain[name] = (
+                f"whether it is the VM that was evacuated, {vm_host} {unresponsive.get(vm_host)}"
             )
         elif name not in uuids_by_host[vm_host]:
-            out.unsure[name] = f"it is not on {vm_host} any more; run this again"
+            out.uncertain[name] = f"it is not on {vm_host} any more; run this again"
         elif uuids_by_host[vm_host][name] == uuids[name]:
-            out.back[name] = vm_host
+            out.to_return[name] = vm_host
         else:
             # The evacuated VM was removed, and another VM was given its name.
             out.elsewhere[name] = vm_host
     return out
 
 
-def _unheard(name: str, host: str, vm_host: str, silent: Collection[str]) -> str:
+def _unasked_reason(name: str, host: str, vm_host: str, unresponsive: Collection[str]) -> str:
     vm, home, nothing = map(shlex.quote, (name, host, f"{{{name}: null}}"))
     return (
-        f"it is on {vm_host}; {_join_names(silent)} cannot be asked whether an evacuation put it "
-        f"there: bring it back with salt-run virt.migrate {vm} {home}, or forget it with salt "
-        f"{home} virt.evacuated {nothing}"
+        f"it is on {vm_host}; {_join_names(unresponsive)} cannot be asked whether an evacuation "
+        f"put it there: bring it back with salt-run virt.migrate {vm} {home}, or forget it with "
+        f"salt {home} virt.evacuated {nothing}"
     )
 
 

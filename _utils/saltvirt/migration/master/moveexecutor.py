@@ -209,11 +209,11 @@ class MoveExecutor:
         """Return a host's state of the move, and whether to stop asking."""
         reply = self._asked(host)
         self.silent.discard(host)
-        if reply.missing:
+        if reply.is_missing:
             self.silent.add(host)
         if not reply.ok:
             self.answers[host] = reply.reason
-            return None, reply.missing
+            return None, reply.is_missing
         self.answers[host] = None
         try:
             return wire.read(host, _STATE, State, reply.value), False

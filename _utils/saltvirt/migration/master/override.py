@@ -74,7 +74,7 @@ def yield_to_third_host(hands: MoveExecutor, keep: str, force: bool) -> str:
             else ""
         )
         raise MoveFailed(f"the move of VM {hands.name!r} is not over: {hands.waits()}{more}")
-    if step != moveprotocol.GONE_ON and not is_last:
+    if step != moveprotocol.MOVED_ON and not is_last:
         raise MoveFailed(
             f"the move of VM {hands.name!r} {hands.hosts} can be settled without {keep}: leave "
             "keep= out"

@@ -175,9 +175,9 @@ def _survey_cloud(cloud: Cloud, window_s: int) -> tuple[_CloudState, dict[str, A
     infos = inventory.survey(cloud, hosts, "virt.host_info")
     facts = inventory.survey(cloud, hosts, "virt.migration_info")
     state = _CloudState(loads, infos.answers, facts.answers)
-    failure_entries = inventory.beside(*surveys, infos, facts)
+    failure_entries = inventory.merge_errors(*surveys, infos, facts)
     if not state.hosts:
-        raise inventory.Survey(answers={}, **failure_entries).silence()
+        raise inventory.Survey(answers={}, **failure_entries).no_answers_error()
     return state, failure_entries
 
 

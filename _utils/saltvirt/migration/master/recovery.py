@@ -31,7 +31,7 @@ def run_move(cloud: Cloud, hands: MoveExecutor) -> dict[str, Any]:
         step, is_moved, error = effects.run(recoveryprotocol.move(), hands)
     except VirtError as failed:
         raise _unsettled_error(hands, str(failed)) from failed
-    if step == moveprotocol.GONE_ON:
+    if step == moveprotocol.MOVED_ON:
         raise Unsettled(override.describe_third_host(hands)) from error
     if step == moveprotocol.KEEP and hands.is_left_alone:
         raise Unsettled(override.describe_undecided(hands)) from error
@@ -134,7 +134,7 @@ def settle(
         raise _unsettled_error(hands, str(failed)) from failed
     if step == moveprotocol.KEEP:
         raise Unsettled(override.describe_undecided(hands))
-    if step == moveprotocol.GONE_ON:
+    if step == moveprotocol.MOVED_ON:
         raise Unsettled(override.describe_third_host(hands))
     if step != moveprotocol.DONE:
         raise _unsettled_error(hands, hands.waits())

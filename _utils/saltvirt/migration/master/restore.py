@@ -24,27 +24,27 @@ class _HostNotes:
     """
     What a host has on record, and what has become of these VMs.
 
-    trails
-        The proved records of all hosts.
+    notes_by_host
+        The records of all hosts whose signature was checked.
     uuids
-        UUIDs of the VMs with a proved record of this host.
+        UUIDs of the VMs in this host's records whose signature was checked.
     """
 
-    trails: evacuationnotes.Notes = field(default_factory=dict)
+    notes_by_host: evacuationnotes.Notes = field(default_factory=dict)
     uuids: evacuationnotes.Uuids = field(default_factory=dict)
-    away: evacuationnotes.Away = field(default_factory=evacuationnotes.Away)
+    away: evacuationnotes.EvacuatedVms = field(default_factory=evacuationnotes.EvacuatedVms)
 
 
 def dry_run(cloud: Cloud, host: str) -> dict[str, Any]:
     """Return what :func:`restore` would do; change nothing."""
     inventory.require_host(cloud, host)
     away = _read_notes(cloud, host).away
-    refused = locate.find_refused_moves(cloud, away.back)
+    refused = locate.find_refused_moves(cloud, away.to_return)
     return {
         "host": host,
-        "moves": {name: host for name in away.back if name not in refused},
-        "failed": {**away.unsure, **refused},
-        "gone": away.gone,
+        "moves": {name: host for name in away.to_return if name not in refused},
+        "failed": {**away.uncertain, **refused},
+        "gone": away.removed,
         "elsewhere": away.elsewhere,
     }
 
@@ -59,8 +59,8 @@ def restore(
     """
     Let a host take VMs again, and move back the VMs that are where evacuations put them.
 
-    VMs that an operator moved by hand since stay, and are named once, as are removed VMs. VMs that
-    failed to come are moved by the next call. VMs without a proof of their evacuation stay.
+    VMs that an operator moved by hand since stay, and are named once, as are removed VMs. The
+    next call moves VMs that could not be moved back. VMs without a proof of their evacuation stay.
 
     max_parallel, per_host
         How many VMs move at a time in all, and from one other host.
@@ -70,27 +70,29 @@ def restore(
     recovery.settle_left(cloud, host)
     host_notes = _read_notes(cloud, host)
     away = host_notes.away
-    if away.over:
-        evacuationnotes.note(cloud, host, dict.fromkeys(away.over, ()), {})
+    if away.closed_names:
+        evacuationnotes.note(cloud, host, dict.fromkeys(away.closed_names, ()), {})
 
-    def after(name: str, source: str, _to: str) -> str | None:
-        changes = evacuationnotes.plan_changes(host_notes.trails, name, source, host)
+    def note_return(name: str, current_host: str, _to: str) -> str | None:
+        changes = evacuationnotes.plan_changes(host_notes.notes_by_host, name, current_host, host)
         # This host's record last: until then it shows that the VM is to come here.
         order = sorted(changes, key=lambda noting_host: noting_host == host)
         changes_by_host = {noting_host: {name: changes[noting_host]} for noting_host in order}
         reason = evacuationnotes.note_changes(cloud, changes_by_host, host_notes.uuids)
-        return f"it is home, but not all have noted that: {reason}" if reason else None
+        return (
+            f"the VM is back, but not all hosts have ended its record: {reason}" if reason else None
+        )
 
-    moves = {name: (at, host) for name, at in away.back.items()}
-    outcome = parallelmoves.move(cloud, moves, pace=pace, is_fixed=True, after=after)
+    moves = {name: (current_host, host) for name, current_host in away.to_return.items()}
+    outcome = parallelmoves.move(cloud, moves, pace=pace, is_fixed=True, after=note_return)
     if outcome.gone:
         evacuationnotes.note_changes(cloud, {host: dict.fromkeys(outcome.gone, ())}, {})
-    _renew(cloud, host, {*away.over, *outcome.moved, *outcome.gone})
+    _renew(cloud, host, {*away.closed_names, *outcome.moved, *outcome.gone})
     out = {
         "host": host,
         "moved": outcome.moved,
-        "failed": {**away.unsure, **outcome.failed},
-        "gone": [*away.gone, *outcome.gone],
+        "failed": {**away.uncertain, **outcome.failed},
+        "gone": [*away.removed, *outcome.gone],
         "elsewhere": away.elsewhere,
         "warnings": outcome.warnings,
     }
@@ -104,12 +106,12 @@ def restore(
     return out
 
 
-def _renew(cloud: Cloud, host: str, over: set[str]) -> None:
+def _renew(cloud: Cloud, host: str, closed_names: set[str]) -> None:
     try:
-        evacuationnotes.renew(cloud, host, over)
+        evacuationnotes.renew(cloud, host, closed_names)
     except (VirtError, OSError) as error:
-        # The VMs are home; the next evacuation or restore of this host renews the proofs.
-        log.warning("the notes of %s are not proved anew: %s", host, error)
+        # The VMs are back; the next evacuation or restore of this host renews the proofs.
+        log.warning("the records of %s are not signed again: %s", host, error)
 
 
 def _read_notes(cloud: Cloud, host: str) -> _HostNotes:
@@ -117,27 +119,27 @@ def _read_notes(cloud: Cloud, host: str) -> _HostNotes:
     if not host_notes:
         return _HostNotes()
     all_hosts = inventory.all_hosts(cloud)
-    owned, where = (
+    vm_count_text, host_count_text = (
         terminal.count_text(len(host_notes), "VM"),
         terminal.count_text(len(all_hosts), "hypervisor"),
     )
-    cloud.progress("Searching", detail=f"{owned} on {where}")
+    cloud.progress("Searching", detail=f"{vm_count_text} on {host_count_text}")
     notes_survey = evacuationnotes.survey_notes(cloud, all_hosts)
     proved = notesignatures.select_proved(cloud.opts, {**notes_survey.answers, host: host_notes})
     uuids = {name: facts.uuid for name, facts in proved[host].items()}
-    trails = evacuationnotes.select_by_uuid(proved, uuids)
-    notes_by_host = {**trails, host: {name: facts.hosts for name, facts in host_notes.items()}}
+    notes_by_host = evacuationnotes.select_by_uuid(proved, uuids)
+    all_notes = {**notes_by_host, host: {name: facts.hosts for name, facts in host_notes.items()}}
     survey = inventory.survey(cloud, all_hosts, "virt.host_info")
     # VMs that a host's libvirt has not loaded are there, too, but not in ``vms``.
     names_by_host = {
         vm_host: {*info.vms, *(info.unreadable.keys() - set(info.unfinished))}
         for vm_host, info in survey.answers.items()
     }
-    unasked = _unasked(cloud, host_notes, all_hosts)
+    former_hosts = _find_former_hosts(cloud, host_notes, all_hosts)
     away = evacuationnotes.find_away(
-        notes_by_host, host, names_by_host, {*notes_survey.reasons(), *survey.reasons(), *unasked}
+        all_notes, host, names_by_host, {*notes_survey.reasons(), *survey.reasons(), *former_hosts}
     )
-    vm_hosts = {vm_host for name, vm_host in away.back.items() if name in uuids}
+    vm_hosts = {vm_host for name, vm_host in away.to_return.items() if name in uuids}
     migration_survey = (
         inventory.survey(cloud, vm_hosts, "virt.migration_info")
         if vm_hosts
@@ -150,10 +152,10 @@ def _read_notes(cloud: Cloud, host: str) -> _HostNotes:
     away = evacuationnotes.confirm_away(
         away, host, uuids, uuids_by_host, migration_survey.reasons()
     )
-    return _HostNotes(trails=trails, uuids=uuids, away=away)
+    return _HostNotes(notes_by_host=notes_by_host, uuids=uuids, away=away)
 
 
-def _unasked(cloud: Cloud, names: Iterable[str], hypervisors: Iterable[str]) -> set[str]:
+def _find_former_hosts(cloud: Cloud, names: Iterable[str], hypervisors: Iterable[str]) -> set[str]:
     """Return the minions that had one of these VMs, and are no hypervisors now."""
     names_by_host, store, name_set = (
         lastseen.read_all(cloud.opts),

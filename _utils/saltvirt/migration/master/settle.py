@@ -57,9 +57,9 @@ def settle_all(
     if failed:
         unsettled = recovery.Unsettled("; ".join(failed.values()))
         every_failed = {**survey.failed, **failed}
-        unsettled.table = {"settled": out, **survey.beside(), "failed": every_failed}
+        unsettled.table = {"settled": out, **survey.errors_by_kind(), "failed": every_failed}
         raise unsettled
-    return {"settled": out, **survey.beside()}
+    return {"settled": out, **survey.errors_by_kind()}
 
 
 def find_moves(
@@ -105,15 +105,17 @@ def _is_end(hosts: MoveHosts, keep: str | None) -> bool:
 
 def _refuse_silence(survey: inventory.Survey, name: str | None) -> None:
     """Raise if no host answers, or if no host that answers has a recorded move of the VM."""
-    unheard = survey.reasons()
-    if unheard and not survey.answers:
-        raise survey.silence()
+    unresponsive = survey.reasons()
+    if unresponsive and not survey.answers:
+        raise survey.no_answers_error()
     if name is not None:
-        silent = f" that answers (not asked: {', '.join(sorted(unheard))})" if unheard else ""
+        unresponsive_text = (
+            f" that answers (not asked: {', '.join(sorted(unresponsive))})" if unresponsive else ""
+        )
         raise BadArgument(
             "name",
-            f"no move of VM {name!r} is on record on any host{silent}; if its virt.init was "
-            f"interrupted, run that again, or salt-run virt.purge {name}",
+            f"no move of VM {name!r} is on record on any host{unresponsive_text}; if its "
+            f"virt.init was interrupted, run that again, or salt-run virt.purge {name}",
         )
 
 

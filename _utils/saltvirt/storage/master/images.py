@@ -33,8 +33,8 @@ def show_images(cloud: Cloud, host: str | None) -> dict[str, Any]:
     """Return ``{host: images}``, with unresponsive hosts; raise MasterError if none answers."""
     survey = survey_images(cloud, host)
     if not survey.answers:
-        raise survey.silence()
-    return {**survey.raw_answers, **survey.beside()}
+        raise survey.no_answers_error()
+    return {**survey.raw_answers, **survey.errors_by_kind()}
 
 
 def pull(
@@ -226,14 +226,14 @@ def list_trash(cloud: Cloud, host: str | None) -> dict[str, Any]:
     """
     survey = inventory.survey(cloud, inventory.hosts(cloud, host=host), "virt.trash")
     if not survey.answers:
-        raise survey.silence()
+        raise survey.no_answers_error()
     return {
         **{
             trash_host: _with_undo(cloud, trash_host, entries)
             for trash_host, entries in survey.answers.items()
             if entries
         },
-        **survey.beside(),
+        **survey.errors_by_kind(),
     }
 
 

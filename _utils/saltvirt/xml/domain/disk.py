@@ -7,6 +7,8 @@ from saltvirt.core import model
 from saltvirt.xml import element, fields, texts
 from saltvirt.xml.domain import source
 
+SEED_BUS = "virtio"
+
 
 @element.declare("backingStore")
 class Backing:
@@ -129,7 +131,7 @@ def seed(path: str, target: str) -> Disk:
     return Disk(
         driver={"name": "qemu", "type": "qcow2" if path.endswith(".qcow2") else "raw"},
         source={"file": path},
-        target={"dev": target, "bus": "virtio"},
+        target={"dev": target, "bus": SEED_BUS},
         serial="saltvirt-seed",
     )
 

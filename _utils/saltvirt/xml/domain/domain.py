@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
+from string import ascii_lowercase
 from typing import Any, TypeVar
 
 from saltvirt.core import arguments
+from saltvirt.core.diskbus import BUSES
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.model import Vm
 from saltvirt.xml import element, fields, to_text
@@ -166,11 +168,14 @@ def seeds(vm: Vm, used_targets: Container[str]) -> Iterator[Disk]:
     """
     if not vm.seed_path:
         return
-    free_targets = [
-        f"vd{letter}" for letter in "bcdefghijklmnopqrstuvwxyz" if f"vd{letter}" not in used_targets
-    ]
-    if not free_targets:
+    # The first target is for the disk that the guest boots from.
+    prefix = BUSES[disk.SEED_BUS].prefix
+    targets = [f"{prefix}{letter}" for letter in ascii_lowercase[1:]]
+    free_target = next((target for target in targets if target not in used_targets), None)
+    if free_target is None:
         raise BadArgument(
-            "disks", "vdb to vdz are in use, so the seed has no target; use another bus for a disk"
+            "disks",
+            f"{targets[0]} to {targets[-1]} are in use, so the seed has no target; use another bus "
+            "for a disk",
         )
-    yield disk.seed(vm.seed_path, free_targets[0])
+    yield disk.seed(vm.seed_path, free_target)

@@ -34,7 +34,7 @@ NEXT = {
 def test_what_a_third_host_has_is_not_taken_back_or_given_away(source, target, alone, silent):
     assert moveprotocol.asks_others(source, target, moveprotocol.next_step(source, target))
     assert moveprotocol.next_step(source, target, ThirdHosts()) == alone
-    assert moveprotocol.next_step(source, target, ON_H3) == moveprotocol.GONE_ON
+    assert moveprotocol.next_step(source, target, ON_H3) == moveprotocol.MOVED_ON
     assert moveprotocol.next_step(source, target, SILENT) == silent
 
 
@@ -74,7 +74,7 @@ def test_a_source_keeps_what_its_target_does_not_have(source, target):
     assert step == moveprotocol.KEEP
     assert moveprotocol.asks_others(source, target, step)
     assert moveprotocol.next_step(source, target, ThirdHosts()) == moveprotocol.KEEP
-    assert moveprotocol.next_step(source, target, ON_H3) == moveprotocol.GONE_ON
+    assert moveprotocol.next_step(source, target, ON_H3) == moveprotocol.MOVED_ON
     assert moveprotocol.next_step(source, target, SILENT) == moveprotocol.WAIT
 
 

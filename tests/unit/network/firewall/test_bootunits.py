@@ -1,4 +1,4 @@
-"""The units that load the firewall's rules: at each boot, and after others have emptied them."""
+"""The units that load the firewall's rules: at each boot, and after a service empties them."""
 
 import shutil
 import subprocess
@@ -15,10 +15,10 @@ UNITS = bootunits.units(
     [["/bin/false"]],
     ["nftables.service"],
 )
-FIRST, AGAIN = UNITS
+BOOT_UNIT, RELOAD_UNIT = UNITS
 
 
-def test_the_units_come_before_the_network_and_after_who_empties_their_rules():
+def test_the_units_come_before_the_network_and_after_the_service_that_empties_their_rules():
     for text in UNITS.values():
         for line in (
             "Before=network-pre.target shutdown.target",
@@ -39,13 +39,17 @@ def test_the_units_come_before_the_network_and_after_who_empties_their_rules():
         "ExecStop=-/bin/false",
         "WantedBy=sysinit.target",
     ):
-        assert line in UNITS[FIRST].splitlines()
+        assert line in UNITS[BOOT_UNIT].splitlines()
 
 
-def test_a_start_of_who_empties_the_rules_starts_a_unit_that_is_never_active_already():
-    lines = UNITS[AGAIN].splitlines()
+def test_a_start_of_the_service_that_empties_the_rules_starts_the_reload_unit():
+    lines = UNITS[RELOAD_UNIT].splitlines()
 
-    for line in ("WantedBy=nftables.service", f"After=nftables.service {FIRST}", f"Wants={FIRST}"):
+    for line in (
+        "WantedBy=nftables.service",
+        f"After=nftables.service {BOOT_UNIT}",
+        f"Wants={BOOT_UNIT}",
+    ):
         assert line in lines
     assert "RemainAfterExit=yes" not in lines and "ExecStop=-/bin/false" not in lines
 
@@ -61,7 +65,7 @@ def test_enabling_adds_links_of_ours_to_the_others_and_disabling_leaves_nothing(
 
     subprocess.run([*systemctl, "enable", *UNITS], check=True)
     links = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_symlink()}
-    assert links == {f"sysinit.target.wants/{FIRST}", f"nftables.service.wants/{AGAIN}"}
+    assert links == {f"sysinit.target.wants/{BOOT_UNIT}", f"nftables.service.wants/{RELOAD_UNIT}"}
     subprocess.run([*systemctl, "disable", *UNITS], check=True)
     assert {p.name for p in folder.iterdir()} == set(UNITS)
 
@@ -88,12 +92,12 @@ class Systemd:
     """A systemd that remembers what is enabled and what is active."""
 
     def __init__(self, *enabled, active=()):
-        self.enabled, self.active, self.said = set(enabled), set(active), []
+        self.enabled, self.active, self.commands = set(enabled), set(active), []
 
     def run(self, argv, **_how):
         """Run a command of systemctl as the firewall's ``_run`` does."""
         _program, verb, *names = argv
-        self.said.append(" ".join(argv[1:]))
+        self.commands.append(" ".join(argv[1:]))
         if verb in ("is-enabled", "is-active"):
             is_it = names[0] in {"is-enabled": self.enabled, "is-active": self.active}[verb]
             return {"stdout": verb[3:] if is_it else "no"}
@@ -102,7 +106,7 @@ class Systemd:
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def rules_folder(tmp_path, monkeypatch):
     """A folder that takes the rules."""
     monkeypatch.setattr(bootunits, "RULES", tmp_path / "rules")
     return tmp_path / "rules"
@@ -117,56 +121,58 @@ def booted(tmp_path, monkeypatch):
     return bootunits.UNITS
 
 
-def test_a_host_of_an_earlier_version_gets_the_second_unit(booted, place):
-    (booted / FIRST).write_text("of an earlier version")
-    systemd = Systemd(FIRST, active=[FIRST])
-    work = bootunits.BootUnits(systemd.run, UNITS, {place / "t.nft": "rules"})
+def test_a_host_of_an_earlier_version_gets_the_second_unit(booted, rules_folder):
+    (booted / BOOT_UNIT).write_text("of an earlier version")
+    systemd = Systemd(BOOT_UNIT, active=[BOOT_UNIT])
+    work = bootunits.BootUnits(systemd.run, UNITS, {rules_folder / "t.nft": "rules"})
 
     assert work.pending() == {
-        str(place / "t.nft"): "written",
-        str(booted / FIRST): "written",
-        str(booted / AGAIN): "written",
-        AGAIN: "enabled",
+        str(rules_folder / "t.nft"): "written",
+        str(booted / BOOT_UNIT): "written",
+        str(booted / RELOAD_UNIT): "written",
+        RELOAD_UNIT: "enabled",
     }
     with undo.on_failure() as steps:
         work.keep(steps)
     assert work.pending() == {}
-    assert not any(said.startswith("start ") for said in systemd.said)
+    assert not any(command.startswith("start ") for command in systemd.commands)
 
 
-def test_units_that_go_are_enabled_and_started_again_if_what_follows_fails(booted, place):
-    place.mkdir()
-    (place / "t.nft").write_text("rules")
+def test_units_that_go_are_enabled_and_started_again_if_what_follows_fails(booted, rules_folder):
+    rules_folder.mkdir()
+    (rules_folder / "t.nft").write_text("rules")
     for name, text in UNITS.items():
         (booted / name).write_text(text)
-    systemd = Systemd(FIRST, AGAIN, active=[FIRST])
-    work = bootunits.BootUnits(systemd.run, UNITS, {place / "t.nft": "rules"})
+    systemd = Systemd(BOOT_UNIT, RELOAD_UNIT, active=[BOOT_UNIT])
+    work = bootunits.BootUnits(systemd.run, UNITS, {rules_folder / "t.nft": "rules"})
 
     with pytest.raises(RuntimeError), undo.on_failure() as steps:
         work.forget(steps)
-        assert not any(booted.iterdir()) and not place.exists()
+        assert not any(booted.iterdir()) and not rules_folder.exists()
         raise RuntimeError
 
     assert {path.name: path.read_text() for path in booted.iterdir()} == UNITS
-    assert (place / "t.nft").read_text() == "rules"
-    last = ["daemon-reload", f"enable {FIRST} {AGAIN}", f"start {FIRST}"]
-    assert systemd.said[-3:] == last
+    assert (rules_folder / "t.nft").read_text() == "rules"
+    last = ["daemon-reload", f"enable {BOOT_UNIT} {RELOAD_UNIT}", f"start {BOOT_UNIT}"]
+    assert systemd.commands[-3:] == last
 
 
-def test_a_unit_that_was_started_is_stopped_if_what_follows_fails(booted, place):
+def test_a_unit_that_was_started_is_stopped_if_what_follows_fails(booted, rules_folder):
     systemd = Systemd()
-    work = bootunits.BootUnits(systemd.run, UNITS, {place / "t.nft": "rules"})
+    work = bootunits.BootUnits(systemd.run, UNITS, {rules_folder / "t.nft": "rules"})
 
     with pytest.raises(RuntimeError), undo.on_failure() as steps:
         work.keep(steps)
         raise RuntimeError
 
-    assert systemd.said.index(f"start {FIRST}") < systemd.said.index(f"stop {FIRST}")
-    assert not any(booted.iterdir()) and not place.exists()
+    assert systemd.commands.index(f"start {BOOT_UNIT}") < systemd.commands.index(
+        f"stop {BOOT_UNIT}"
+    )
+    assert not any(booted.iterdir()) and not rules_folder.exists()
 
 
-def test_both_units_go_and_of_an_earlier_version_the_one_that_is_there(booted, place):
-    for names in (list(UNITS), [FIRST]):
+def test_both_units_go_and_of_an_earlier_version_the_one_that_is_there(booted, rules_folder):
+    for names in (list(UNITS), [BOOT_UNIT]):
         systemd = Systemd()
         for name in names:
             (booted / name).write_text(UNITS[name])
@@ -174,5 +180,5 @@ def test_both_units_go_and_of_an_earlier_version_the_one_that_is_there(booted, p
         with undo.on_failure() as steps:
             work.forget(steps)
 
-        assert f"disable --now {' '.join(names)}" in systemd.said
+        assert f"disable --now {' '.join(names)}" in systemd.commands
         assert list(booted.iterdir()) == [] and work.there() == {}

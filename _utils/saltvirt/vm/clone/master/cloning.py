@@ -46,7 +46,7 @@ def parse(
 
 def dry_run(cloud: Cloud, request: VmRequest) -> dict[str, Any]:
     """Return ``{host: plan}`` of the source's host; raise the errors that a clone would."""
-    deploy.refuse(cloud, request)
+    deploy.survey_or_refuse(cloud, request)
     host, kwarg = request.terms.host or "", {**request.kwarg, "dry_run": True}
     answer = act(cloud, host, request.function, *request.arg, kwarg=kwarg)
     return {host: wire.plain(wire.read(host, request.function, ClonePlan, answer))}

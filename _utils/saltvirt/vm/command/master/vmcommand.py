@@ -285,7 +285,7 @@ def _order(cloud: Cloud, call: Call, vm: Whereabouts, kwarg: Mapping[str, Any]) 
         return hostcommands.act(cloud, vm.host, command.function, *args, kwarg=kwarg)
     reply = minions.order(cloud, vm.host, command.function, args, kwarg)
     has_answer = isinstance(reply.value, dict) and "error" not in reply.value
-    if reply.ok or reply.missing or not has_answer:
+    if reply.ok or reply.is_missing or not has_answer:
         return hostcommands.require_value(reply)
     answer = _read_answer(command, vm, reply.value)
     code = answer.get("exit_code")

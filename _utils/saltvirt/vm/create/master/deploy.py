@@ -32,7 +32,7 @@ _NAT_DETAIL = "nat: only its host reaches it, and a move breaks its connections"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hosts:
+class Candidates:
     """
     All hosts' answers, and the hosts that may have the VM already.
 
@@ -63,8 +63,12 @@ def _survey_hosts(
     order: LockedRecord | None = None,
     *,
     is_whole: bool = False,
-) -> Hosts:
-    """Ask all hosts for their VMs and offers; without ``is_whole`` maybe a sample for offers."""
+) -> Candidates:
+    """
+    Ask all hosts for their VMs and offers.
+
+    Without ``is_whole``, a large cloud is asked for offers on a sample of hosts only.
+    """
     pending_job = interrupted.give_up(cloud, order) if order else PendingJob()
     order_hosts = interrupted.order_hosts(order) if order else []
     all_hosts, allowed_hosts = list_hosts(cloud, request.terms)
@@ -97,7 +101,7 @@ def assess_hosts(
     allowed_hosts: frozenset[str],
     pending_job: PendingJob,
     order_hosts: Iterable[str],
-) -> Hosts:
+) -> Candidates:
     """
     Return the hosts' answers about a VM, and the hosts that may have it and cannot be asked.
 
@@ -109,10 +113,10 @@ def assess_hosts(
     if request.terms.force:
         # A host that reports the order as running is not unresponsive: force must not skip it.
         vm = replace(vm, suspects={}, ordered=pending_job.reasons if pending_job.is_running else {})
-    return Hosts(survey=survey, allowed_hosts=allowed_hosts, vm=vm)
+    return Candidates(survey=survey, allowed_hosts=allowed_hosts, vm=vm)
 
 
-def _evaluate(cloud: Cloud, request: VmRequest, hosts: Hosts) -> list[Evaluation]:
+def _evaluate(cloud: Cloud, request: VmRequest, hosts: Candidates) -> list[Evaluation]:
     """Return the evaluations of all hosts, the best first; none of them may fit."""
     infos_by_host = {
         host: info for host, info in hosts.survey.answers.items() if host not in hosts.names_only
@@ -140,7 +144,7 @@ def refuse_taken(vm: Whereabouts, outcome_text: str = "") -> None:
     whereabouts.decide(vm, Purpose.CREATE, outcome_text=outcome_text)
 
 
-def refuse(cloud: Cloud, request: VmRequest) -> Hosts:
+def survey_or_refuse(cloud: Cloud, request: VmRequest) -> Candidates:
     """Return the hosts' answers; raise what :func:`deploy` raises before it builds anything."""
     minionkeys.refuse_reserved(cloud.opts, request.name)
     hosts = _survey_hosts(cloud, request)
@@ -155,7 +159,7 @@ def dry_run(cloud: Cloud, request: VmRequest) -> dict[str, dict[str, Any]]:
 
     The row of the host that would get the VM has ``chosen``, ``vm`` and maybe ``warnings``, too.
     """
-    hosts = refuse(cloud, request)
+    hosts = survey_or_refuse(cloud, request)
     evaluations = _evaluate(cloud, request, hosts)
     if hosts.is_sample and not any(evaluation.fits for evaluation in evaluations):
         hosts = _survey_hosts(cloud, request, is_whole=True)
@@ -197,9 +201,11 @@ def deploy(cloud: Cloud, request: VmRequest) -> dict[str, Any]:
     warnings_entry = {"warnings": new_vm.warnings} if new_vm.warnings else {}
     answer: dict[str, Any] = {}
     if request.terms.wait and request.starts and new_vm.is_seeded:
-        patience = minionwait.patience(cloud.settings, request, hosts.survey.answers[new_vm.host])
+        wait_limit = minionwait.find_wait_limit(
+            cloud.settings, request, hosts.survey.answers[new_vm.host]
+        )
         answer = minionwait.wait_for_minion(
-            cloud, request.name, new_vm.host, patience, warnings_entry
+            cloud, request.name, new_vm.host, wait_limit, warnings_entry
         )
     if request.starts:
         answer |= reachvm.find_login(cloud, new_vm.host, request.name, has_minion=bool(answer))
@@ -216,7 +222,7 @@ class _NewVm:
 
 
 def _build_on_best_host(
-    cloud: Cloud, request: VmRequest, order: LockedRecord, hosts: Hosts
+    cloud: Cloud, request: VmRequest, order: LockedRecord, hosts: Candidates
 ) -> _NewVm:
     """Have the best host build a VM; raise NoHostFits if no host takes it."""
     evaluations = _evaluate(cloud, request, hosts)
@@ -248,7 +254,7 @@ def _build_on_best_host(
     return _NewVm(host=host, is_seeded=host in seeded_hosts, warnings=build.warnings)
 
 
-def choose_machines(request: VmRequest, hosts: Hosts) -> dict[str, str]:
+def choose_machines(request: VmRequest, hosts: Candidates) -> dict[str, str]:
     """Return the machine types that hosts are to give the VM, if their own choices differ."""
     infos_by_host = {
         host: info for host, info in hosts.survey.answers.items() if host not in hosts.names_only

@@ -214,7 +214,7 @@ def _build(build: Build, pairs: Mapping[str, tuple[str, str] | None]) -> str:
         orders.enter(build.order, orders.ORDERED, facts)
         with build.turn(host):
             reply = _order(build, host, pairs.get(host))
-        if reply.missing:
+        if reply.is_missing:
             raise HostUnresponsive(f"{timeout_message(reply, None)}, while it built {name!r}")
         if reply.ok:
             build.warnings.extend(warnings(reply.value))

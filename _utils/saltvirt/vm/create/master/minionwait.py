@@ -29,14 +29,14 @@ _CONSOLE_S, _CONSOLE_CHARS = 30, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class WaitLimit:
     """How long to wait for a minion, in seconds; ``reason`` explains a long default."""
 
     wait_s: int
     reason: str = ""
 
 
-def patience(settings: MasterSettings, request: VmRequest, info: HostInfo) -> Patience:
+def find_wait_limit(settings: MasterSettings, request: VmRequest, info: HostInfo) -> WaitLimit:
     """
     Return how long to wait: by the call, else by the master, else by the host's needs.
 
@@ -46,10 +46,10 @@ def patience(settings: MasterSettings, request: VmRequest, info: HostInfo) -> Pa
     wait_s = request.terms.wait_s
     explicit_s = settings.wait_s if wait_s is None else wait_s
     if explicit_s is not None:
-        return Patience(wait_s=explicit_s)
+        return WaitLimit(wait_s=explicit_s)
     if (request.requirements.domain_type or info.domain_types.default) == "qemu":
-        return Patience(wait_s=_EMULATED_S, reason="its host has no KVM and emulates it")
-    return Patience(wait_s=_WAIT_S)
+        return WaitLimit(wait_s=_EMULATED_S, reason="its host has no KVM and emulates it")
+    return WaitLimit(wait_s=_WAIT_S)
 
 
 def refuse_unproved(
@@ -134,7 +134,7 @@ def _interrupted_error(reason: str, name: str, host: str) -> HostCommandFailed:
 
 
 def wait_for_minion(
-    cloud: Cloud, name: str, host: str, wait_limit: Patience, extra_entries: Mapping[str, Any]
+    cloud: Cloud, name: str, host: str, wait_limit: WaitLimit, extra_entries: Mapping[str, Any]
 ) -> dict[str, Any]:
     """
     Return ``{"minion", "seconds"}`` once a VM's minion answers, or raise an error with remedies.

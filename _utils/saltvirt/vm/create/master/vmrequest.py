@@ -35,7 +35,7 @@ class Terms:
     wait
         Wait until the VM's own minion answers.
     wait_s
-        How long to wait; see :func:`saltvirt.vm.create.master.minionwait.patience`.
+        How long to wait; see :func:`saltvirt.vm.create.master.minionwait.find_wait_limit`.
     machine
         The machine type of VMs whose calls name none, nor an architecture.
     """

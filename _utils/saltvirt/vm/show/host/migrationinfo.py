@@ -19,7 +19,7 @@ from saltvirt.placement.answers import DiskFacts, FileFacts, ImageFacts, Migrati
 from saltvirt.storage import claims, diskpaths
 from saltvirt.storage.images import cache
 from saltvirt.vm.power.host import startlock
-from saltvirt.xml.edit import copied, hostdependencies, hostfiles, newer, readdomain
+from saltvirt.xml.edit import copied, hostdependencies, hostfiles, newerfeatures, readdomain
 from saltvirt.xml.storage import pooldisk
 from saltvirt.xml.storage.snapshot import Snapshot
 
@@ -232,7 +232,9 @@ def _facts(settings: HostSettings, vm: query.Definition, host_facts: _HostFacts)
         arch=readdomain.system(root).arch or "",
         machine=machines[0],
         next_machine=machines[-1] if machines[-1] != machines[0] else None,
-        newer=_union(newer.find_newer_features(definition_root) for definition_root in roots),
+        newer=_union(
+            newerfeatures.find_newer_features(definition_root) for definition_root in roots
+        ),
         **_cpu(root, host_facts, is_running),
         **links,
         nat=[network for network in links["networks"] if network in host_facts["nat"]],

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltvirt.core import model
+from saltvirt.core.diskbus import find_bus
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.units import MIB, human
-from saltvirt.vm.diskbus import find_bus
 from saltvirt.vm.update.host import listed
 from saltvirt.xml.domain import disk, remote
 from saltvirt.xml.edit import devicematch

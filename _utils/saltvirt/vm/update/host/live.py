@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltvirt.vm import diskbus
+from saltvirt.core import diskbus
 from saltvirt.vm.update.host import listed
 from saltvirt.vm.update.host.listed import DeviceKind
 from saltvirt.vm.update.host.plan import Plan

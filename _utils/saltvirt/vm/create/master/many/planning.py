@@ -53,7 +53,7 @@ class HostAnswers:
             cloud, all_hosts, all_hosts, requirements, call.terms.policy
         ).survey
         if not self.survey.answers:
-            raise self.survey.silence()
+            raise self.survey.no_answers_error()
         self._new_names = {request.name for request in call.requests}
 
     @property
@@ -79,7 +79,7 @@ class HostAnswers:
 
     def hosts_for(
         self, request: VmRequest, pending_job: PendingJob, order_hosts: list[str]
-    ) -> deploy.Hosts:
+    ) -> deploy.Candidates:
         """
         Return all hosts' answers on one VM; see
         :func:`saltvirt.vm.create.master.deploy.assess_hosts`.
@@ -88,7 +88,7 @@ class HostAnswers:
         is_unknown = request.name not in self._names | self._names_of_unresponsive
         if is_unknown and not (pending_job.reasons or order_hosts):
             presence_by_host = presence.from_answers(self.answers, request.name)
-            return deploy.Hosts(
+            return deploy.Candidates(
                 survey=self.survey,
                 allowed_hosts=self.allowed_hosts,
                 vm=Whereabouts(name=request.name, presence_by_host=presence_by_host),

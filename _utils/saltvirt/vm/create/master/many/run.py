@@ -117,8 +117,8 @@ def _await_minions(cloud: Cloud, deploy_plan: DeployPlan, out: Outcome, builds: 
             continue
         info = deploy_plan.hosts.answers[host]
         if request.is_seeded(info):
-            patience = minionwait.patience(cloud.settings, request, info)
-            deadlines[request.name] = builds.ended[request.name] + patience.wait_s
+            wait_limit = minionwait.find_wait_limit(cloud.settings, request, info)
+            deadlines[request.name] = builds.ended[request.name] + wait_limit.wait_s
     if not deadlines:
         return
     longest_s = max(0, int(max(deadlines.values()) - time.monotonic()))

@@ -2,7 +2,9 @@
 The buses of disks, and what follows from each.
 
 One entry of ``BUSES`` adds a bus with targets of a prefix and one letter, and with a controller
-that libvirt adds. A bus with other targets needs more: the targets of ``nvme`` have two numbers.
+that libvirt adds. A bus with other targets, such as the two numbers of ``nvme``, also overrides
+:meth:`DiskBus.has_target` and :meth:`DiskBus.free_target`, and ``test_diskbus.py`` needs its first
+and last target.
 """
 
 from collections.abc import Container

@@ -5,6 +5,10 @@ An older libvirt does not refuse an element of a newer one, but drops it: the mo
 or QEMU breaks the move off in the middle. The list is what the schema of libvirt 11.3 has and that
 of 9.0 lacks, as far as a guest or its data could notice; the version is libvirt's own information,
 or else the first release with the element.
+
+For a libvirt beyond 11.3, compare the schemas of its release (``src/conf/schemas/*.rng``) with
+those of 11.3, and add a row for each element or value that a guest or its data could notice.
+``tests/unit/placement/test_generation.py`` tries rows. Then change the number in this text.
 """
 
 import xml.etree.ElementTree as ET

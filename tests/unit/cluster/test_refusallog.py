@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import keypairs
 import pytest
 from saltvirt.cluster import membership, minionkeys
-from saltvirt.cluster.refusals import Refusals
+from saltvirt.cluster.refusallog import Refusals
 from saltvirt.cluster.rpc import hostcommands
 from saltvirt.core.crypto import signed
 

@@ -1,9 +1,9 @@
 """The buses of disks: their targets, their defaults, and what a running VM can take."""
 
 import pytest
+from saltvirt.core.diskbus import BUSES, default_bus, find_bus
 from saltvirt.core.errors import BadArgument
 from saltvirt.vm import profiles
-from saltvirt.vm.diskbus import BUSES, default_bus, find_bus
 from saltvirt.vm.update.host import live
 from saltvirt.xml.domain.disk import Disk
 
