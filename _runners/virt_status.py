@@ -29,7 +29,7 @@ def status(checks=True, quiet=False):
         Show no progress. Defaults to False.
 
     Nothing is changed, and every hypervisor is asked once for all. Each line that needs attention
-    ends with the command that shows more, or mends it. Succeeds whatever it finds.
+    ends with the command that shows more, or mends it. Always succeeds.
 
     Returns ``{"at", "hosts", "vms", "room", "checks", "certificates", "restart", "unfinished",
     "at_work", "keys_waiting"}``. ``vms`` and ``room`` are of the hosts that answer; ``silent`` and

@@ -131,6 +131,18 @@ def plant_trash(cloud):
     )
 
 
+def prepare_vm(cloud, name):
+    """Bring centos1 into the state that the example of a function needs."""
+    if name in DRIVES:
+        cloud.sh("hyper1", "truncate -s 1M /srv/debian.iso")
+        cloud.local("hyper1", "virt.disk_add", "centos1", "cd", "device=cdrom")
+    if name == "resume":
+        cloud.local("hyper1", "virt.pause", "centos1")
+    if name == "shutdown":
+        # A guest that boots hears no request.
+        wait("a ticking guest", lambda: ticks(cloud, "hyper1", "centos1") > 3)
+
+
 def prepare(cloud, name):
     """Make what the example of a function is about; return a move that it will end, if any."""
     for domain in ("d8", "d9"):
@@ -146,14 +158,7 @@ def prepare(cloud, name):
         cloud.purge_all()
         cloud.local("hyper1", "virt.init", "centos1", "1", "96", TINY, "seed=False")
     prepare_doctor(cloud, name)
-    if name in DRIVES:
-        cloud.sh("hyper1", "truncate -s 1M /srv/debian.iso")
-        cloud.local("hyper1", "virt.disk_add", "centos1", "cd", "device=cdrom")
-    if name == "resume":
-        cloud.local("hyper1", "virt.pause", "centos1")
-    if name == "shutdown":
-        # A guest that boots hears no request.
-        wait("a ticking guest", lambda: ticks(cloud, "hyper1", "centos1") > 3)
+    prepare_vm(cloud, name)
     return begin_move(cloud, MOVING[name]) if name in MOVING else None
 
 

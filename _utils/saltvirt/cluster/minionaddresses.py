@@ -1,4 +1,4 @@
-"""The addresses of VMs that their minions told the master, without asking anybody."""
+"""The addresses of VMs that their minions told the master; no host is asked."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

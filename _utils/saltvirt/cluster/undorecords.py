@@ -17,7 +17,7 @@ from saltvirt.core.journal.recordfacts import UndoFacts
 from saltvirt.core.journal.records import LockedRecord, Record
 
 PURPOSE = "undo"
-# The phase of an order whose host was asked to bring its VM back.
+# The phase of an order after the host was asked to bring the VM back.
 RESTORING = "restoring"
 _NOTED = "noted"
 _KEPT_S = 366 * 24 * 3600

@@ -110,7 +110,7 @@ def _past_lines(cloud: Cloud, look: Look, last_seen: Mapping[str, list[str]]) ->
         for host, names in sorted(last_seen.items())
         for name in names
     ]
-    # Nobody knows the tags of these.
+    # The tags of unresponsive hosts' VMs are unknown.
     return [
         line
         for line in lines

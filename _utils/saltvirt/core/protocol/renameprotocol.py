@@ -3,7 +3,7 @@ The protocol of a rename: a VM gets another name on its host, in its guest, and 
 
 It is pure, as :mod:`saltvirt.core.protocol.moveprotocol`. The master records the rename under both
 names before anything else, so that no other command takes either name. From then on the guest's key
-is accepted under both: whichever id the guest has, its minion is known. The host is idempotent: it
+is accepted under both, so its minion is known by either id. The host is idempotent: it
 does the same for a VM that has the new name already. So every unfinished rename is completed by the
 same command, and undone by the command with the names exchanged.
 """

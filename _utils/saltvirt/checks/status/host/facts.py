@@ -76,7 +76,7 @@ def _read_used(conn: Any) -> tuple[int, int]:
 
 
 def _find_restarts(conn: Any, info: HostInfo) -> dict[str, list[str]]:
-    """Return ``{VM: changes}`` of the running VMs whose definition has more than they have now."""
+    """Return ``{VM: changes}`` of the running VMs that differ from their definition."""
     changes_by_vm = {
         definition.name: list(details.list_pending(definition.root, definition.next_root))
         for definition in query.definitions(conn, with_next=True)

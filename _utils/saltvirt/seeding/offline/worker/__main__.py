@@ -67,7 +67,7 @@ def run_and_answer(job: dict[str, Any]) -> None:
         answer = {"refused": str(exc)}
     except (RuntimeError, OSError) as exc:  # libguestfs' errors; those of the host's own kernel
         text = " ".join(str(exc).split())
-        # Whoever renames must know whether the guest has its old id for certain.
+        # After a failed rename the host must know for certain whether the guest has its old id.
         is_untouched = job["action"] == "rename" and not job.get("is_written")
         answer = {"refused": text} if is_untouched else {"failed": text}
     json.dump(answer, sys.stdout)

@@ -44,7 +44,7 @@ def wait_for_guests(
     Return how each request has ended; ``requests`` has them by the names of the VMs.
 
     awaited_state
-        The state of a VM whose guest has obeyed.
+        The state of a VM after its guest has obeyed.
     limit_s
         How long each guest is waited for. All are looked at once more after that.
 
