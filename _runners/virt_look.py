@@ -145,7 +145,7 @@ def list_(
     else:
         answer, view = listing.listed(cloud, look, line), None
     if is_vm and line is None:
-        vmtable.refuse_unknown(first, answer)
+        vmtable.refuse_unknown(first, vms, answer)
     return Viewed(answer=answer, view=view)
 
 

@@ -8,6 +8,7 @@ from saltvirt.cluster.inventory import lastlisted, lastseen, listing, vmtable
 from saltvirt.cluster.rpc import minions
 from saltvirt.core import wire
 from saltvirt.core.errors import BadArgument
+from saltvirt.core.vmfilter import VmFilter
 from saltvirt.placement.shownvms import ListedVm
 from test_listing import STATES, cloud, hosts, look  # noqa: F401
 
@@ -148,10 +149,12 @@ def test_a_host_of_an_older_release_shows_the_states_of_its_vms(rows, cloud, hos
 )
 def test_a_first_argument_that_is_nothing_is_refused(answer, is_refused):
     if not is_refused:
-        vmtable.refuse_unknown("web*", answer)
+        vmtable.refuse_unknown("web*", VmFilter(name=("web*",)), answer)
         return
     with pytest.raises(BadArgument, match="'web.' matches no hypervisor and no VM"):
-        vmtable.refuse_unknown("web*", answer)
+        vmtable.refuse_unknown("web*", VmFilter(name=("web*",)), answer)
+    for more in ({"state": ("running",)}, {"tag": ("hold",)}):
+        vmtable.refuse_unknown("web*", VmFilter(name=("web*",), **more), answer)
 
 
 def test_the_first_argument_is_a_host_if_it_matches_one(cloud, hosts):  # noqa: F811

@@ -190,9 +190,13 @@ def is_vm_name(cloud: Cloud, first: Any, name: Any) -> bool:
     return False
 
 
-def refuse_unknown(first: Any, answer: Mapping[str, Any]) -> None:
-    """Raise BadArgument if an argument that is no hypervisor is no VM's name either."""
-    if not set(answer) - {"unreachable", "failed"}:
+def refuse_unknown(first: Any, vms: VmFilter, answer: Mapping[str, Any]) -> None:
+    """
+    Raise BadArgument if an argument that is no hypervisor is no VM's name either.
+
+    Its VMs may have other states and tags than those of the call, which is no mistake then.
+    """
+    if not (vms.state or vms.tag) and not set(answer) - {"unreachable", "failed"}:
         raise BadArgument(
             "host",
             f"{first!r} matches no hypervisor and no VM; salt-run virt.list shows all VMs, "
