@@ -120,8 +120,17 @@ def _of_vm(answer: Any) -> tuple[Any, ...]:
     return ({"HOST": {"NAME": answer}}, SEVERAL)
 
 
+def _of_device(more: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the shape of a command on one device, with what it has besides the others."""
+    return _of_vm({"outcome": str, "device": str, "restart": bool, "diff?": ANY, **more})
+
+
 OUTCOME = _of_vm(str)
 MOVED = {"NAME": str}
+PURGED = {
+    **{"removed": [str], "trashed": [str], "left": {"FILE": str}, "lost": [str]},
+    **{"entry": TEXT_OR_NULL, "until": TEXT_OR_NULL, "can_undo": bool, "undo": TEXT_OR_NULL},
+}
 RUNNERS: Mapping[str, Any] = {
     # VMs.
     "virt.init": (NEW_VM, ROWS),
@@ -140,7 +149,19 @@ RUNNERS: Mapping[str, Any] = {
         ),
         OUTCOME,
     ),
-    "virt.purge": {"HOST": {"NAME": str}},
+    "virt.purge": {"HOST": {"NAME": str}, "details?": {"NAME": PURGED}},
+    "virt.undo": {
+        **{"name": str, "host": str, "uuid": str, "files": [str], "autostart": bool},
+        **{"lost": [str], "has_key": bool},
+    },
+    "virt.rename": {"HOST": {"NAME": str}},
+    "virt.disk_add": _of_device({"file": TEXT_OR_NULL, "made": bool}),
+    "virt.disk_grow": _of_device({"file": TEXT_OR_NULL, "bytes_before": int, "bytes": int}),
+    "virt.disk_remove": _of_device(
+        {"file": TEXT_OR_NULL, "trash": TEXT_OR_NULL, "remove": TEXT_OR_NULL}
+    ),
+    **dict.fromkeys(("virt.nic_add", "virt.nic_remove"), _of_device({})),
+    **dict.fromkeys(("virt.insert", "virt.eject"), _of_device({"file": TEXT_OR_NULL})),
     "virt.update": _of_vm({"definition": ANY, "KEY": ANY}),
     "virt.snapshot": _of_vm(({"name": str}, str)),
     **dict.fromkeys(("virt.list_snapshots", "virt.snapshots"), _of_vm([SNAPSHOT])),
@@ -328,13 +349,28 @@ RUNNERS: Mapping[str, Any] = {
         "findings": [{**FINDING, "subject": str}],
         **{"checked": [str], "mended": [str], "failed?": [str], "ready?": str},
     },
+    "virt.help": (
+        {
+            "tasks": [
+                {"task": str, "commands": [{"name": str, "on": str, "changes": bool, "does": str}]}
+            ]
+        },
+        {
+            "command": {
+                **{"name": str, "also": [str], "usage": str, "on": str, "changes": bool},
+                **{"does": str, "arguments": {"ARGUMENT": str}, "more": [str]},
+                **{"examples": [str], "undo": TEXT_OR_NULL},
+            },
+            "related": [str],
+        },
+    ),
     # Files and images.
     "virt.trash": {
         "HOST": {
             "ENTRY": {
                 **{"vm": str, "uuid": TEXT_OR_NULL, "since": str, "until": str},
                 **{"why": str, "bytes": int, "files": [str], "volumes": [str]},
-                **{"definition": TEXT_OR_NULL, "away": [str]},
+                **{"definition": TEXT_OR_NULL, "away": [str], "undo": str},
             }
         },
         **BESIDE,

@@ -294,7 +294,7 @@ def test_a_master_that_is_killed_leaves_what_the_next_command_ends(
 def test_doctor_names_a_rename_that_was_cut_off_and_leaves_it_to_the_operator(rename, cloud):
     begin(rename, "dies later")
 
-    left_over = MasterRecords(orders=list(masterrecords._orders(orders.folder(cloud.opts))))
+    left_over = MasterRecords(orders=list(masterrecords.find_orders_left(cloud.opts)))
     findings = list(masterchecks._orders(left_over))
 
     assert {finding.subject for finding in findings} == {"web", "db"}
