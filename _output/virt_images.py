@@ -8,8 +8,8 @@ _SPEC = importlib.util.spec_from_file_location(
 )
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
-_TITLES = ("HOST", "IMAGE", "KIND", "FILE", "DISK", "SYSTEM", "HAS", "VMS", "SOURCE")
-_LEGEND = "FILE: what its file takes; DISK: what guests see; HAS m: a minion, c: cloud-init"
+_TITLES = ("HOST", "IMAGE", "KIND", "FILE", "DISK", "SYSTEM", "VMS", "SOURCE")
+_LEGEND = "FILE: what its file takes; DISK: what guests see; m: a minion, c: cloud-init"
 
 
 @_text.shows_mappings
@@ -33,19 +33,17 @@ def output(data, **_kwargs):
     ]
     lines = _text.table(_TITLES, rows, ("FILE", "DISK")) if rows else []
     lines += [f"{host}: no images" for host, images in images_by_host.items() if not images]
-    return "\n".join([*lines, *_text.other_lines(data), _LEGEND])
+    return "\n".join([*lines, *_text.other_lines(data), *_text.wrapped(_LEGEND)])
 
 
 def _row(host, digest, image):
-    features = "".join(
-        letter if image.get(key) else "-"
-        for letter, key in (("m", "has_minion"), ("c", "has_cloud_init"))
+    letters = "".join(
+        letter for letter, key in (("m", "has_minion"), ("c", "has_cloud_init")) if image.get(key)
     )
     # A host may omit all fields but ``users``; present fields have the right type.
-    is_seen = image.get("os") is not None
+    system = "not seen" if image.get("os") is None else f"{image['os']} {letters}".strip()
     return (
         *(host, digest[:12], image.get("format")),
-        *(image.get("file_bytes"), image.get("virtual_bytes")),
-        *((image["os"], features) if is_seen else ("not seen", None)),
+        *(image.get("file_bytes"), image.get("virtual_bytes"), system),
         *(len(image["users"]), image.get("source")),
     )

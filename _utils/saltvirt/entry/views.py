@@ -124,7 +124,8 @@ def _member_lines(answer: Mapping[str, Any]) -> Iterator[str]:
         if answer.get(key):
             yield f"{words}: {', '.join(answer[key])}"
     for minion, problem in sorted(answer.get("odd_ids", {}).items()):
-        yield f"an id of a stranger, not of a host: {minion} ({problem})"
+        shown_id = minion.encode("unicode_escape").decode()
+        yield f"an id of a stranger, not of a host: {shown_id} ({problem})"
     if answer.get("more_others"):
         yield f"and {answer['more_others']} more minions"
     if answer.get("allow_them"):

@@ -13,7 +13,7 @@ ALLOWED = {
     "candidates": {"hyper2": {"why": "says so", "fingerprint": "bb", "vm_on": ["hyper1"]}},
     "waiting": {"hyper3": "cc"},
     "others": {"hyper4": "dd"},
-    "odd_ids": {"hyper;5": "no host is called so"},
+    "odd_ids": {"hyper;5\n": "no host is called so"},
     "allow_them": "salt-run virt.allow hyper2",
 }
 TRASH = {
@@ -278,4 +278,4 @@ def test_ids_of_strangers_and_the_lack_of_hypervisors_are_said_below_the_table()
     sentences = views.find("virt.allow", answer, {})["said"]
 
     assert sentences[0] == "there are no hypervisors yet"
-    assert "an id of a stranger, not of a host: hyper;5 (no host is called so)" in sentences
+    assert "an id of a stranger, not of a host: hyper;5\\n (no host is called so)" in sentences
