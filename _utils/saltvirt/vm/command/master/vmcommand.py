@@ -221,7 +221,7 @@ def act(cloud: Cloud, call: Call, vm: Whereabouts) -> Any:
 
 
 def _already(command: VmCommand, seen: VmPresence | None) -> str | None:
-    """Return the outcome for a VM in whose state there is nothing to do, None for others."""
+    """Return the outcome for a VM that is in the wanted state already, None for others."""
     is_known = seen is not None and seen.is_complete
     return command.already.get(seen.state or "") if seen is not None and is_known else None
 
