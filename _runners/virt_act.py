@@ -19,14 +19,14 @@ __virtualname__ = "virt"
 __virtual__ = load_always
 
 
-def _run(command, name, *args, **given):
-    return vmcommand.run(__opts__, __jid_event__, command, name, *args, **given)
+def _run(command, name, *args, **options):
+    return vmcommand.run(__opts__, __jid_event__, command, name, *args, **options)
 
 
 def _switch(command, name, state, words, dry_run, max_parallel):
     is_on = arguments.on_off("state", state)
-    given = {"outcome": words[not is_on], "dry_run": dry_run, "max_parallel": max_parallel}
-    return _run(command, name, "on" if is_on else "off", **given)
+    options = {"outcome": words[not is_on], "dry_run": dry_run, "max_parallel": max_parallel}
+    return _run(command, name, "on" if is_on else "off", **options)
 
 
 @runner_function(outputter="virt_vms")

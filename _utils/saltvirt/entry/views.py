@@ -99,7 +99,7 @@ def _allow(answer: Any, arguments: Arguments) -> View:
 
 
 def _key_rows(answer: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield each minion whose key's fingerprint the operator compares with that on the host."""
+    """Yield each minion with the fingerprint of its key, to compare with that on the host."""
     for minion, entry in sorted(answer["hypervisors"].items()):
         yield minion, "hypervisor", entry["by"], entry["fingerprint"]
     for minion, entry in sorted(answer.get("candidates", {}).items()):

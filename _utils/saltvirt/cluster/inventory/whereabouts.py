@@ -223,7 +223,7 @@ def decide(vm: Whereabouts, purpose: Purpose, host: str = "", outcome_text: str 
 
 
 def _choose_host(vm: Whereabouts, rule: Rule, named_host: str) -> str:
-    """Return the only host that can have a VM; if none has it, a host that has a part of it."""
+    """Return the only host that can have a VM; if no host has it, the host of an incomplete one."""
     if rule.other_host is Refused.UNLESS_RUNNING and vm.is_no_stale_copy(named_host):
         return named_host
     hosts = vm.hosts

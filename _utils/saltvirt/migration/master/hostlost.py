@@ -18,6 +18,9 @@ from saltvirt.migration.master import settle
 from saltvirt.migration.master.moveexecutor import MoveHosts
 from saltvirt.placement.shownvms import ListedVm
 
+# What an operator replaces in commands for VMs that were not listed.
+_UNKNOWN_SIZES = "CPUS MIB"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostHost:
@@ -84,7 +87,7 @@ def _describe_vm(lost: LostHost, name: str) -> dict[str, Any]:
     return {
         "cpu": row.cpu if row else None,
         "mem_mib": row.mem_mib if row else None,
-        "shared_disks": {path: hosts for path, hosts in disks.items()},
+        "shared_disks": dict(disks),
         "open": [path for path in disks if path in lost.open_paths],
         "also_on": lost.other_hosts_by_name.get(name, []),
     }
@@ -263,17 +266,18 @@ def _list_new_commands(lost: LostHost, names: Collection[str]) -> Iterator[str]:
     for name in names:
         if name in lost.accepted_vms:
             yield f"salt-key -d {shlex.quote(name)}"
-        yield f"salt-run virt.init {shlex.quote(name)} {_size_words(lost, name)} IMAGE"
+        sizes = _find_size_words(lost, name) or _UNKNOWN_SIZES
+        yield f"salt-run virt.init {shlex.quote(name)} {sizes} IMAGE"
 
 
-def _size_words(lost: LostHost, name: str) -> str:
-    """Return the CPUs and MiB of memory of a VM, as ``virt.init`` takes them."""
+def _find_size_words(lost: LostHost, name: str) -> str | None:
+    """Return a VM's CPUs and MiB of memory as ``virt.init`` takes them; None if unknown."""
     row = lost.rows_by_name.get(name)
-    return f"{row.cpu} {row.mem_mib}" if row and row.cpu and row.mem_mib else "CPUS MIB"
+    return f"{row.cpu} {row.mem_mib}" if row and row.cpu and row.mem_mib else None
 
 
 def _describe_unknown_sizes(lost: LostHost, names: Collection[str]) -> str:
-    is_known = all(_size_words(lost, name) != "CPUS MIB" for name in names)
+    is_known = all(_find_size_words(lost, name) for name in names)
     return "" if is_known else "; put in the CPUs and the MiB of memory"
 
 
@@ -294,5 +298,6 @@ def _reuse_command(lost: LostHost, name: str) -> str:
         for path in lost.disks_by_name[name]
     )
     disks_text = shlex.quote(f"disks=[{disks}]")
-    words = f"{shlex.quote(name)} {_size_words(lost, name)} {disks_text}"
+    sizes = _find_size_words(lost, name) or _UNKNOWN_SIZES
+    words = f"{shlex.quote(name)} {sizes} {disks_text}"
     return f"salt-run virt.init {words} seed=False"

@@ -199,10 +199,10 @@ _CONSOLES_AT_ONCE = 16
 
 class Consoles:
     """
-    The consoles of many VMs, some of which are read every 30 s, in turn.
+    The consoles of many VMs. Every 30 s a few of them are read, in turn.
 
     without_minion
-        The VMs whose guests report that they have no minion and cannot install one.
+        The VMs with a guest that reports that it has no minion and cannot install one.
     """
 
     def __init__(self, cloud: Cloud, hosts_by_name: Mapping[str, str]) -> None:
@@ -228,14 +228,14 @@ class Consoles:
                 for name in names
             }
             lines_by_name = {name: job.result() for name, job in jobs.items()}
-        found = {name for name, lines in lines_by_name.items() if _says_no_minion(lines)}
-        self.without_minion |= found
+        names_without = {n for n, lines in lines_by_name.items() if _says_no_minion(lines)}
+        self.without_minion |= names_without
         # VMs of one call mostly have one image: the others are read at once, too.
-        self._next = time.monotonic() + (0 if found else _CONSOLE_S)
-        self._show(now, lines_by_name, len(set(pending) - found))
+        self._next = time.monotonic() + (0 if names_without else _CONSOLE_S)
+        self._show(now, lines_by_name, len(set(pending) - names_without))
 
     def _take_names(self, pending: Collection[str]) -> list[str]:
-        """Return the names whose turn it is, and put them at the end."""
+        """Return the names that are next, and move them to the end."""
         self._waiting_names = deque(name for name in self._waiting_names if name in pending)
         names = list(itertools.islice(self._waiting_names, _CONSOLES_AT_ONCE))
         self._waiting_names.rotate(-len(names))

@@ -37,7 +37,7 @@ class Terms:
     wait_s
         How long to wait; see :func:`saltvirt.vm.create.master.minionwait.find_wait_limit`.
     machine
-        The machine type of VMs whose calls name none, nor an architecture.
+        The machine type of VMs for which the call names neither a type nor an architecture.
     """
 
     host: str | None = None
