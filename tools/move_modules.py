@@ -37,7 +37,19 @@ class Moves:
         parents = defaultdict(set)
         for old, new in self.modules.items():
             parents[old.rpartition(".")[0]].add(new.rpartition(".")[0])
-        return {old: min(new) for old, new in parents.items() if len(new) == 1 and "." in old}
+        return {
+            old: min(new)
+            for old, new in parents.items()
+            if len(new) == 1 and "." in old and self._is_emptied(old)
+        }
+
+    def _is_emptied(self, package: str) -> bool:
+        """Return whether the map moves all modules of a package, so that the package moves."""
+        folder = LIBRARY.parent / package.replace(".", "/")
+        paths = (path.relative_to(LIBRARY.parent).with_suffix("") for path in folder.rglob("*.py"))
+        return all(
+            ".".join(path.parts) in self.modules for path in paths if path.name != "__init__"
+        )
 
     def dotted(self, name: str) -> str:
         """Return the new name of a module, or of something in one."""
