@@ -1,4 +1,4 @@
-"""The engine itself: where its events go, and what it does when it has nothing to do."""
+"""The engine itself: where its events go, and what it does with a wrong option."""
 
 import importlib.util
 import logging
@@ -13,7 +13,7 @@ FILE = Path(__file__).resolve().parents[3] / "_engines/libvirt_events.py"
 
 @pytest.fixture
 def engine(monkeypatch):
-    """The engine, whose watching ends after one event that is played."""
+    """The engine; its watch is a fake that ends after one event."""
     spec = importlib.util.spec_from_file_location("saltvirt_engine", FILE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -38,7 +38,7 @@ def test_a_minions_engine_sends_to_its_master(engine):
 
 
 def test_a_masters_engine_fires_on_its_own_bus(engine, monkeypatch):
-    # A master's bus is a daemon: this one remembers.
+    # A master's bus is a daemon: this one records the events.
     class Bus:
         fired = []
 
@@ -67,8 +67,8 @@ SLIPS = {
 
 
 @pytest.mark.parametrize("option", SLIPS)
-def test_what_means_nothing_is_one_line_and_said_once(engine, monkeypatch, caplog, option):
-    value, why = SLIPS[option]
+def test_a_wrong_option_is_logged_once_in_one_line(engine, monkeypatch, caplog, option):
+    value, reason = SLIPS[option]
     waited = []
     monkeypatch.setattr(engine.threading.Event, "wait", lambda self: waited.append(self))
     engine.__opts__, engine.__salt__ = {"__role": "minion"}, {}
@@ -77,9 +77,9 @@ def test_what_means_nothing_is_one_line_and_said_once(engine, monkeypatch, caplo
         engine.start(**{option: value})
 
     (record,) = caplog.records
-    assert why in record.getMessage()
+    assert reason in record.getMessage()
     assert record.exc_info is None
-    # Salt starts an engine again that has ended, and it would say the same again.
+    # Salt restarts an engine that has ended, and the engine would log the same line again.
     assert len(waited) == 1
 
 

@@ -1,4 +1,4 @@
-"""A volume is copied as what its VM has it as, and not as what a guest has written into it."""
+"""A volume is copied in the format of its VM's definition, not in that of a guest's header."""
 
 import contextlib
 from pathlib import Path
@@ -10,7 +10,7 @@ from saltvirt.core.errors import StorageError
 from saltvirt.libvirt.domains import cloudvms
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
-# As libvirt shows a raw disk, once it has looked at its pool again, whose guest has written that.
+# How libvirt shows a raw disk after a refresh of its pool if the guest wrote such a header.
 VOLUME = """<volume><name>{}</name><capacity>1048576</capacity><target><format type='{}'/></target>
 {}</volume>"""
 BELOW = "<backingStore><path>{}</path><format type='raw'/></backingStore>"
@@ -24,73 +24,77 @@ DISK = """<pool type='disk'><name>d1</name><source><device path='/dev/sdx'/></so
 
 @pytest.fixture
 def pool(conn, tmp_path):
-    """A pool with a volume whose header names a file of the host."""
+    """A pool with a volume that has a file of the host as its backing file."""
     (tmp_path / "secret").write_bytes(b"root:x" * 1000)
     (tmp_path / "p1").mkdir()
-    made = conn.storagePoolDefineXML(POOL.format(tmp_path / "p1"))
-    made.create()
-    named(made, tmp_path / "secret")
-    yield made
+    storage_pool = conn.storagePoolDefineXML(POOL.format(tmp_path / "p1"))
+    storage_pool.create()
+    create_overlay(storage_pool, tmp_path / "secret")
+    yield storage_pool
     with contextlib.suppress(libvirt.libvirtError):
-        for one in made.listAllVolumes():
-            one.delete()
-        made.destroy()
-        made.undefine()
+        for volume in storage_pool.listAllVolumes():
+            volume.delete()
+        storage_pool.destroy()
+        storage_pool.undefine()
 
 
-def named(pool, below, name="disk"):
-    """Make a volume that names a file as the one below it."""
-    made = pool.createXML(VOLUME.format(name, "qcow2", BELOW.format(below)))
-    given = ("-f", "qcow2", "-u", "-b", below, "-F", "raw", made.path(), "1M")
-    hostile.qemu_img("create", *given)
+def create_overlay(pool, below, name="disk"):
+    """Create a volume that has a file as its backing file."""
+    overlay = pool.createXML(VOLUME.format(name, "qcow2", BELOW.format(below)))
+    options = ("-f", "qcow2", "-u", "-b", below, "-F", "raw", overlay.path(), "1M")
+    hostile.qemu_img("create", *options)
 
 
 @pytest.mark.parametrize("kind", ["file", "volume"])
-@pytest.mark.parametrize("says", ["qcow2", "vmdk"])
-def test_a_raw_disk_that_looks_like_another_format_is_not_copied(conn, virt, pool, kind, says):
-    pool.createXML(VOLUME.format("other", says, BELOW.format("/etc/shadow")))
+@pytest.mark.parametrize("volume_format", ["qcow2", "vmdk"])
+def test_a_raw_disk_that_looks_like_another_format_is_not_copied(
+    conn, virt, pool, kind, volume_format
+):
+    pool.createXML(VOLUME.format("other", volume_format, BELOW.format("/etc/shadow")))
     path = pool.storageVolLookupByName("other").path()
     source = {"file": f"file='{path}'", "volume": "pool='p1' volume='other'"}[kind]
     conn.defineXML(VM.format(kind, "raw", source))
 
-    with pytest.raises(StorageError, match=f"p1/other is raw to the VM .* takes it for {says}"):
+    with pytest.raises(
+        StorageError, match=f"p1/other is raw to the VM .* takes it for {volume_format}"
+    ):
         virt.volume_clone("p1", "other", "copy")
 
     assert sorted(pool.listVolumes()) == ["disk", "other"]
 
 
-def test_a_volume_of_nobody_that_names_a_file_of_the_host_is_not_copied(virt, pool):
+def test_a_volume_of_no_vm_with_a_host_file_as_backing_file_is_not_copied(virt, pool):
     with pytest.raises(StorageError, match="p1/disk cannot be copied: .* names a backing file"):
         virt.volume_clone("p1", "disk", "copy")
 
     assert pool.listVolumes() == ["disk"]
 
 
-def test_a_volume_on_one_that_names_a_file_of_the_host_is_not_copied(virt, pool):
-    named(pool, pool.storageVolLookupByName("disk").path(), "top")
-    # Nothing says of what is below that it is raw.
-    given = ("-f", "qcow2", "-u", "-F", "qcow2", "-b")
-    top, disk = (pool.storageVolLookupByName(one).path() for one in ("top", "disk"))
-    hostile.qemu_img("rebase", *given, disk, top)
+def test_an_overlay_of_a_volume_with_a_host_file_as_backing_file_is_not_copied(virt, pool):
+    create_overlay(pool, pool.storageVolLookupByName("disk").path(), "top")
+    # The backing file is not declared as raw.
+    options = ("-f", "qcow2", "-u", "-F", "qcow2", "-b")
+    top, disk = (pool.storageVolLookupByName(name).path() for name in ("top", "disk"))
+    hostile.qemu_img("rebase", *options, disk, top)
 
     with pytest.raises(StorageError, match="p1/top cannot be copied: .*/disk names a backing file"):
         virt.volume_clone("p1", "top", "copy")
 
 
-def test_what_a_vm_has_as_its_format_and_what_names_other_volumes_is_copied(conn, virt, pool):
+def test_volumes_of_a_known_format_and_with_volumes_as_backing_files_are_copied(conn, virt, pool):
     base = pool.createXML(VOLUME.format("base", "raw", "")).path()
     hostile.qemu_img("create", "-f", "raw", base, "1M")
-    named(pool, base, "overlay")
+    create_overlay(pool, base, "overlay")
     path = pool.storageVolLookupByName("disk").path()
     conn.defineXML(VM.format("file", "qcow2", f"file='{path}'"))
 
-    for one in ("disk", "base", "overlay"):
-        assert virt.volume_clone("p1", one, f"copy of {one}") is True
+    for name in ("disk", "base", "overlay"):
+        assert virt.volume_clone("p1", name, f"copy of {name}") is True
 
 
-@pytest.mark.parametrize("says", ["iso", "fat"])
-def test_what_leads_nowhere_is_copied_by_whichever_name_libvirt_has_for_it(conn, virt, pool, says):
-    path = pool.createXML(VOLUME.format("boot", says, "")).path()
+@pytest.mark.parametrize("volume_format", ["iso", "fat"])
+def test_formats_without_backing_files_are_copied(conn, virt, pool, volume_format):
+    path = pool.createXML(VOLUME.format("boot", volume_format, "")).path()
     conn.defineXML(VM.format("file", "raw", f"file='{path}'"))
     how = {"strategy": "full", "learn_addresses": False, "validate": False}
 
@@ -102,7 +106,7 @@ def test_what_leads_nowhere_is_copied_by_whichever_name_libvirt_has_for_it(conn,
 
 
 def test_a_partition_is_copied(conn, virt):
-    """A pool of a disk's partitions says what is to be on each."""
+    """A pool of type disk has the type of a partition as its volume's format."""
     disk = conn.storagePoolDefineXML(DISK)
     disk.create()
     path = disk.createXML(VOLUME.format("sdx1", "linux", "")).path()
@@ -112,7 +116,7 @@ def test_a_partition_is_copied(conn, virt):
 
 
 def test_an_overlay_on_a_volume_of_a_group_is_copied(conn, virt, pool, tmp_path):
-    """Such a volume is a link to its device."""
+    """A volume of a logical pool is a link to its device."""
     group = conn.storagePoolDefineXML(DISK.replace("/dev<", f"{tmp_path}/vg<"))
     group.create()
     path = group.createXML(VOLUME.format("sdx1", "linux", "")).path()
@@ -120,12 +124,12 @@ def test_an_overlay_on_a_volume_of_a_group_is_copied(conn, virt, pool, tmp_path)
     (tmp_path / "vg").mkdir(exist_ok=True)
     (tmp_path / "vg" / "sdx1").unlink(missing_ok=True)
     (tmp_path / "vg" / "sdx1").symlink_to(tmp_path / "dm-3")
-    named(pool, path, "overlay")
+    create_overlay(pool, path, "overlay")
 
     assert virt.volume_clone("p1", "overlay", "copy") is True
 
 
-def test_nor_is_it_by_a_clone_of_salt_cloud(conn, pool):
+def test_salt_cloud_does_not_clone_a_disk_that_looks_like_another_format(conn, pool):
     path = pool.storageVolLookupByName("disk").path()
     conn.defineXML(VM.format("file", "raw", f"file='{path}'"))
     how = {"strategy": "full", "learn_addresses": False, "validate": False}
@@ -136,19 +140,23 @@ def test_nor_is_it_by_a_clone_of_salt_cloud(conn, pool):
     assert pool.listVolumes() == ["disk"] and "web2" not in conn.listDefinedDomains()
 
 
-@pytest.mark.parametrize("says", ["cow", "qcow", "qed", "vmdk"])
-def test_nor_is_one_of_nobody_whose_format_may_name_files_that_are_not_looked_for(virt, pool, says):
-    path = pool.createXML(VOLUME.format("other", says, BELOW.format("/etc/shadow"))).path()
+@pytest.mark.parametrize("volume_format", ["cow", "qcow", "qed", "vmdk"])
+def test_a_volume_of_no_vm_in_a_format_with_unread_backing_files_is_not_copied(
+    virt, pool, volume_format
+):
+    path = pool.createXML(VOLUME.format("other", volume_format, BELOW.format("/etc/shadow"))).path()
     Path(path).write_bytes(b"x")
 
-    with pytest.raises(StorageError, match=f"p1/other is {says}, .* make it qcow2 by qemu-img"):
+    with pytest.raises(
+        StorageError, match=f"p1/other is {volume_format}, .* make it qcow2 by qemu-img"
+    ):
         virt.volume_clone("p1", "other", "copy")
 
     assert sorted(pool.listVolumes()) == ["disk", "other"]
 
 
-def test_what_has_a_system_to_install_in_it_is_raw_to_all(conn, virt, pool):
-    """A disk onto which a guest has written one, or a medium of a VM."""
+def test_an_installation_medium_is_copied_as_raw(conn, virt, pool):
+    """It is a disk on which a guest has written an ISO image, or a medium of a VM."""
     path = pool.createXML(VOLUME.format("dvd", "iso", "")).path()
     conn.defineXML(VM.format("file", "raw", f"file='{path}'"))
 
@@ -159,16 +167,16 @@ def test_what_has_a_system_to_install_in_it_is_raw_to_all(conn, virt, pool):
 
 
 def test_the_kind_of_a_partition_is_no_format(conn, virt):
-    made = conn.storagePoolDefineXML(
+    pool = conn.storagePoolDefineXML(
         "<pool type='disk'><name>p2</name><source><device path='/dev/sdz'/></source>"
         "<target><path>/dev</path></target></pool>"
     )
-    made.create()
-    path = made.createXML(VOLUME.format("sdz1", "linux", "")).path()
+    pool.create()
+    path = pool.createXML(VOLUME.format("sdz1", "linux", "")).path()
     conn.defineXML(VM.format("block", "raw", f"dev='{path}'"))
     try:
         assert virt.volume_clone("p2", "sdz1", "sdz2") is True
     finally:
         conn.lookupByName("web1").undefine()
-        made.destroy()
-        made.undefine()
+        pool.destroy()
+        pool.undefine()

@@ -1,4 +1,4 @@
-"""What is no flag, and what is no text: refused in one line before anything is done."""
+"""A flag that is no boolean and a name that is no text are refused before anything changes."""
 
 import shlex
 
@@ -30,7 +30,7 @@ def test_a_pool_is_not_emptied_by_what_is_no_flag(conn, virt, applied, purge):
 
     answers = applied("pool_deleted", "p1", purge=purge)
 
-    assert {(one["result"], one["comment"]) for one in answers} == {
+    assert {(answer["result"], answer["comment"]) for answer in answers} == {
         (False, f"Failed deleting pool: purge: {purge!r} {NO_FLAG}")
     }
     assert virt.pool_list_volumes("p1") == ["v"]
@@ -40,12 +40,12 @@ def test_a_pool_is_not_emptied_by_what_is_no_flag(conn, virt, applied, purge):
 def test_a_flag_of_a_pool_is_true_or_false(conn, virt, applied, flag):
     answers = applied("pool_running", "p1", target="/srv/p1", **{flag: "no"})
 
-    assert [one["comment"] for one in answers] == [f"{flag}: 'no' {NO_FLAG}"] * 3
+    assert [answer["comment"] for answer in answers] == [f"{flag}: 'no' {NO_FLAG}"] * 3
     assert virt.list_pools() == ["default-pool"]
 
 
 @pytest.mark.parametrize(
-    ("function", "given"),
+    ("function", "options"),
     [
         ("purge_", {"vm_": "test", "removables": "no"}),
         ("purge_", {"vm_": "test", "dirs": "Flase"}),
@@ -53,24 +53,24 @@ def test_a_flag_of_a_pool_is_true_or_false(conn, virt, applied, flag):
         ("setvcpus", {"vm_": "test", "vcpus": 1, "config": "no"}),
     ],
 )
-def test_a_flag_of_a_vm_is_true_or_false(conn, function, given):
+def test_a_flag_of_a_vm_is_true_or_false(conn, function, options):
     with pytest.raises(BadArgument, match=NO_FLAG):
-        MERGED[function](**given)
+        MERGED[function](**options)
 
     assert conn.lookupByName("test").info()[1:3] == [8388608, 2097152]
 
 
 @pytest.mark.parametrize("dry_run", ["", None, 0, "no"])
 @pytest.mark.parametrize("function", RUNNERS)
-def test_a_trial_that_is_no_flag_is_not_taken_for_the_deed(function, dry_run):
-    found = {}
+def test_a_dry_run_that_is_no_flag_is_refused(function, dry_run):
+    functions = {}
     for part in ("virt", "virt_clone", "virt_migrate", "virt_many"):
         module = asloaded.module(f"_runners/{part}.py", user="root", max_event_size=1 << 20)
         module.__context__ = {}
-        found |= vars(module)
-    given = {"init": ("web1", 1, 512), "clone": ("web1", "web2")}.get(function, ("web1",))
+        functions |= vars(module)
+    args = {"init": ("web1", 1, 512), "clone": ("web1", "web2")}.get(function, ("web1",))
 
-    answer = found[function](*given, dry_run=dry_run)
+    answer = functions[function](*args, dry_run=dry_run)
 
     assert answer == {"error": f"dry_run: {dry_run!r} {NO_FLAG}", "retcode": 1}
 
@@ -90,11 +90,11 @@ def test_a_vm_whose_name_is_a_number_is_named_in_quotes(conn, function):
 
 @pytest.mark.parametrize(("typed", "quoted"), [("101", "101"), ("yes", "on"), ("1.5", "1.5")])
 def test_a_name_that_salt_reads_as_something_else_is_quoted_twice(typed, quoted):
-    """As the error has it, a shell and then Salt make a text of it."""
-    ((found,), _named) = salt.utils.args.parse_input([typed], condition=False)
+    """The shell and then Salt take the quotes off that the error tells to type."""
+    ((parsed_name,), _named) = salt.utils.args.parse_input([typed], condition=False)
     for check in (arguments.vm_name, lambda name: arguments.names("host", name)):
         with pytest.raises(BadArgument, match="; quote it") as refused:
-            check(found)
+            check(parsed_name)
         (word,) = shlex.split(str(refused.value).rpartition("twice: ")[2])
         assert salt.utils.args.parse_input([word], condition=False)[0] == [quoted]
 
@@ -109,7 +109,7 @@ def test_a_state_says_of_a_name_that_it_is_no_text(conn, name):
     assert answer["comment"].startswith(f"name: {name!r} is not text")
 
 
-def test_what_libvirt_takes_for_no_text_is_no_traceback(conn):
+def test_text_that_libvirt_refuses_is_no_traceback(conn):
     with pytest.raises(BadArgument, match=r"is of type int, where libvirt takes text; quote a"):
         MERGED["pool_start"](101)
     with pytest.raises(BadArgument, match="is not text"):
@@ -124,23 +124,23 @@ def test_whether_a_disk_is_an_overlay_is_true_or_false(flag):
 
 @pytest.mark.parametrize("profile", ["nic", "disk"])
 def test_a_profile_is_named_by_one_name(profile):
-    given = spec.options_by_name((), {profile: ["default"]})
+    options = spec.options_by_name((), {profile: ["default"]})
 
     with pytest.raises(BadArgument, match=rf"{profile}: \['default'\] is not the name of a prof"):
-        spec.deployment(HostSettings(), "web1", 1, 64, given)
+        spec.deployment(HostSettings(), "web1", 1, 64, options)
 
 
 @pytest.mark.parametrize(
-    ("function", "given", "why"),
+    ("function", "argument", "reason"),
     [
         ("seed_non_shared_migrate", "web1", "disks: 'web1' is not a mapping"),
         ("seed_non_shared_migrate", {"vda": 5}, "disks: vda: 5 is not a mapping, as of virt.get_"),
         ("trash_restore", 5, "entry: 5 is not text; quote it"),
     ],
 )
-def test_what_has_another_shape_is_said(conn, function, given, why):
-    with pytest.raises(BadArgument, match=why):
-        MERGED[function](given)
+def test_an_argument_of_another_type_is_refused(conn, function, argument, reason):
+    with pytest.raises(BadArgument, match=reason):
+        MERGED[function](argument)
 
 
 def test_a_type_of_pools_that_is_a_list_is_refused(virt):
@@ -149,9 +149,9 @@ def test_a_type_of_pools_that_is_a_list_is_refused(virt):
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("options", "reason"),
     [
-        # What has no type is no display: an update took it away.
+        # Graphics without a type are no display: an update removed the display.
         ({"graphics": {"typ": "vnc"}}, "graphics has no argument 'typ': did you mean 'type'"),
         ({"cpu": {"features": ["vmx"]}}, r"cpu:features: \['vmx'\] is not a mapping"),
         ({"cpu": {"topology": "1,2,3"}}, "cpu:topology: '1,2,3' is not a mapping"),
@@ -160,9 +160,9 @@ def test_a_type_of_pools_that_is_a_list_is_refused(virt):
         ({"clock": {"timers": ["rtc"]}}, r"clock:timers: \['rtc'\] is not a mapping"),
     ],
 )
-def test_what_is_below_an_argument_is_named(conn, given, why):
-    with pytest.raises(BadArgument, match=why):
-        MERGED["update"]("test", test=True, **given)
+def test_a_wrong_key_below_an_argument_is_named(conn, options, reason):
+    with pytest.raises(BadArgument, match=reason):
+        MERGED["update"]("test", test=True, **options)
 
 
 def test_an_argument_is_listed_once():

@@ -1,4 +1,4 @@
-"""What is asked of the host that a VM has moved to, before anything of it is removed."""
+"""What the source asks the target of a move before it removes anything of the VM."""
 
 import pytest
 from saltvirt.core.options.config import HostSettings
@@ -15,19 +15,19 @@ VM = f"""<domain type='test'><name>m1</name><uuid>{UUID}</uuid><memory>1024</mem
 
 
 @pytest.fixture
-def other():
-    """The other host's libvirt, which has a VM by then."""
+def target_conn():
+    """A connection to the target, which has the VM already."""
     with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         lifecycle.create_transient(conn, VM)
         yield conn
         lifecycle.destroy(conn, "m1")
 
 
-def missing(other, *, is_kept=False, sizes=None, uuid=UUID, snapshots=()):
-    """Return what is missing there."""
+def missing(target_conn, *, is_kept=False, sizes=None, uuid=UUID, snapshots=()):
+    """Return what the target lacks of the VM."""
     return list(
         migrate.find_missing_on_target(
-            other,
+            target_conn,
             uuid,
             must_be_persistent=is_kept,
             handed_over_sizes=sizes or {},
@@ -36,34 +36,37 @@ def missing(other, *, is_kept=False, sizes=None, uuid=UUID, snapshots=()):
     )
 
 
-def test_a_vm_that_is_not_there_is_missing(other):
-    assert missing(other, uuid=UUID.replace("4", "5")) == ["it is not defined there"]
+def test_a_vm_that_is_not_there_is_missing(target_conn):
+    assert missing(target_conn, uuid=UUID.replace("4", "5")) == ["it is not defined there"]
 
 
-def test_a_vm_that_is_gone_when_it_stops_is_not_all_there_unless_it_was_to_be_so(other):
-    (why,) = missing(other, is_kept=True)
+def test_a_transient_vm_is_complete_only_if_its_definition_was_not_to_be_kept(target_conn):
+    (reason,) = missing(target_conn, is_kept=True)
 
-    assert why.startswith("it runs there, but its definition was not kept")
-    assert missing(other, is_kept=False) == []
-
-
-def test_a_disk_is_as_big_there_as_it_was_or_bigger(other):
-    known = migrate.sizes(other, "m1")
-    assert list(known) == ["sda"], "the medium there may be another"
-
-    (why,) = missing(other, sizes={"sda": known["sda"] + 1})
-
-    assert why == f"its disk /srv/sda has {known['sda']} bytes there, not {known['sda'] + 1}"
-    assert missing(other, sizes=known) == missing(other, sizes={"sda": 1}) == []
+    assert reason.startswith("it runs there, but its definition was not kept")
+    assert missing(target_conn, is_kept=False) == []
 
 
-def test_a_snapshot_that_it_was_not_told_of_is_missing(other):
-    taken = other.lookupByName("m1").snapshotCreateXML(
+def test_a_disk_is_as_big_there_as_it_was_or_bigger(target_conn):
+    disk_sizes = migrate.sizes(target_conn, "m1")
+    assert list(disk_sizes) == ["sda"], "the medium there may be another"
+
+    (reason,) = missing(target_conn, sizes={"sda": disk_sizes["sda"] + 1})
+
+    assert (
+        reason
+        == f"its disk /srv/sda has {disk_sizes['sda']} bytes there, not {disk_sizes['sda'] + 1}"
+    )
+    assert missing(target_conn, sizes=disk_sizes) == missing(target_conn, sizes={"sda": 1}) == []
+
+
+def test_a_snapshot_that_the_target_lacks_is_missing(target_conn):
+    snapshot = target_conn.lookupByName("m1").snapshotCreateXML(
         "<domainsnapshot><name>s1</name></domainsnapshot>", 0
     )
 
-    (why,) = missing(other, snapshots=["s1", "s2"])
+    (reason,) = missing(target_conn, snapshots=["s1", "s2"])
 
-    assert why.startswith("libvirt on the other host has no snapshot s2")
-    assert missing(other, snapshots=["s1"]) == missing(other) == []
-    taken.delete(0)
+    assert reason.startswith("libvirt on the other host has no snapshot s2")
+    assert missing(target_conn, snapshots=["s1"]) == missing(target_conn) == []
+    snapshot.delete(0)

@@ -1,4 +1,4 @@
-"""What is changed of a VM that is on its way would not arrive, so it is refused."""
+"""A change to a moving VM is refused, because it would not reach the target."""
 
 import faces
 import onrecord
@@ -17,7 +17,7 @@ CALLS = [("setmem", [128]), ("setvcpus", [2]), ("set_autostart", ["on"])]
 
 @pytest.fixture
 def conn(fresh_driver):
-    """A connection to a host with a VM that is off."""
+    """A connection to a host with a VM that is shut off."""
     with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         lifecycle.define(conn, VM)
         yield conn
@@ -34,33 +34,33 @@ def face(settings):
     return faces.load("modules", "virt_update", {"state_dir": settings.state_dir})
 
 
-def told(conn):
-    """Return what would change."""
+def pending_changes(conn):
+    """Return what an update would change."""
     return lifecycle.xml(conn, "web1"), "web1" in lifecycle.list_autostarted_domains(conn)
 
 
 @pytest.mark.parametrize("phase", [moveprotocol.SENDING, moveprotocol.HANDING])
-@pytest.mark.parametrize(("function", "given"), CALLS)
-def test_a_vm_that_is_being_sent_is_not_changed(conn, settings, face, phase, function, given):
-    before, uuid = told(conn), lifecycle.uuid(conn, "web1")
-    with records.hold_record(reservations.folder(settings), "departure", "web1") as held:
-        held.begin("t1", phase, **onrecord.departure(uuid=uuid))
+@pytest.mark.parametrize(("function", "args"), CALLS)
+def test_a_vm_that_is_being_sent_is_not_changed(conn, settings, face, phase, function, args):
+    before, uuid = pending_changes(conn), lifecycle.uuid(conn, "web1")
+    with records.hold_record(reservations.folder(settings), "departure", "web1") as record:
+        record.begin("t1", phase, **onrecord.departure(uuid=uuid))
 
     with pytest.raises(VirtError, match="leaving this host|on its way"):
-        getattr(face, function)("web1", *given)
+        getattr(face, function)("web1", *args)
 
-    assert told(conn) == before
+    assert pending_changes(conn) == before
 
 
-@pytest.mark.parametrize(("function", "given"), CALLS)
-def test_a_definition_that_was_only_kept_is_not_changed(conn, face, function, given):
+@pytest.mark.parametrize(("function", "args"), CALLS)
+def test_a_definition_that_was_only_kept_is_not_changed(conn, face, function, args):
     lifecycle.mark_moved(conn, "web1", "hyper2")
-    before = told(conn)
+    before = pending_changes(conn)
 
     with pytest.raises(VirtError, match="moved to hyper2"):
-        getattr(face, function)("web1", *given)
+        getattr(face, function)("web1", *args)
 
-    assert told(conn) == before
+    assert pending_changes(conn) == before
 
 
 def test_a_vm_that_stays_is_changed_and_one_that_runs_only_for_its_next_start(conn, face):
@@ -73,7 +73,9 @@ def test_a_vm_that_stays_is_changed_and_one_that_runs_only_for_its_next_start(co
     finally:
         lifecycle.destroy(conn, "web1")
 
-    assert ">131072</memory>" in told(conn)[0] and ">2</vcpu>" in told(conn)[0]
+    assert (
+        ">131072</memory>" in pending_changes(conn)[0] and ">2</vcpu>" in pending_changes(conn)[0]
+    )
 
 
 @pytest.fixture
@@ -95,9 +97,9 @@ def test_the_note_that_a_vm_has_moved_is_not_lost_by_defining_it(conn, define):
 def test_a_vm_that_is_on_its_way_is_not_defined(conn, settings, define, purpose):
     text = lifecycle.inactive_xml(conn, "web1")
     phase = moveprotocol.SENDING if purpose == "departure" else moveprotocol.PREPARING
-    said = getattr(onrecord, purpose)(uuid=lifecycle.uuid(conn, "web1"))
-    with records.hold_record(reservations.folder(settings), purpose, "web1") as held:
-        held.begin("t1", phase, **said)
+    facts = getattr(onrecord, purpose)(uuid=lifecycle.uuid(conn, "web1"))
+    with records.hold_record(reservations.folder(settings), purpose, "web1") as record:
+        record.begin("t1", phase, **facts)
 
     with pytest.raises(VirtError, match="this host since"):
         define(text.replace("65536", "131072"))

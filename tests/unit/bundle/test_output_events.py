@@ -1,4 +1,4 @@
-"""The outputters are given whatever a runner prints, events of the master's bus too."""
+"""The outputters get everything that a runner prints, also events of the master's bus."""
 
 import importlib.util
 import json

@@ -1,12 +1,12 @@
-"""Chosen fields of VMs have the labels and units of a VM that is shown whole."""
+"""Chosen fields of VMs have the same labels and units as in the full view of a VM."""
 
 from test_output import CLOUD, VM, outputter
 
 
-def test_some_fields_have_the_labels_and_units_of_a_whole_vm():
-    asked = {"mem": 524288, "maxMem": 1048576, "cputime": 2_500_000_000, "cpu": 2, "loader": None}
-    few = {"hyper7": {"db": {**asked, "disks": VM["disks"]}}}
-    lines = [line.strip() for line in outputter("virt_query")(few).splitlines()]
+def test_chosen_fields_have_the_labels_and_units_of_all_fields():
+    fields = {"mem": 524288, "maxMem": 1048576, "cputime": 2_500_000_000, "cpu": 2, "loader": None}
+    answer = {"hyper7": {"db": {**fields, "disks": VM["disks"]}}}
+    lines = [line.strip() for line in outputter("virt_query")(answer).splitlines()]
 
     assert lines[2:6] == [
         "CPU: 2",
@@ -15,11 +15,11 @@ def test_some_fields_have_the_labels_and_units_of_a_whole_vm():
         "Most memory: 1.0 GiB",
     ]
     assert "Size: 2.0 GiB" in lines and lines[-1] == "loader: None"
-    whole = outputter("virt_query")(CLOUD)
-    assert "Memory: 512.0 MiB" in whole and "Most memory" not in whole
+    text = outputter("virt_query")(CLOUD)
+    assert "Memory: 512.0 MiB" in text and "Most memory" not in text
 
 
-def test_one_vm_is_shown_with_what_one_looks_for():
+def test_one_vm_is_shown_with_its_details():
     vm = {
         **VM,
         **{"autostart": True, "machine": "pc-q35-7.2", "snapshots": ["a", "b"], "hold": True},

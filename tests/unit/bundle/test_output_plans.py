@@ -1,4 +1,4 @@
-"""What a plan says in a terminal of 80 columns: which hosts fit, and what helps."""
+"""How a plan is shown in a terminal of 80 columns: hosts that fit, and remedies."""
 
 import importlib.util
 import json
@@ -10,7 +10,7 @@ FLEET = ROOT / "tests/data/fleets/three.json"
 
 
 def output(data, name="virt_plan"):
-    """Return what an outputter makes of data."""
+    """Return data as an outputter shows it."""
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -28,8 +28,8 @@ def test_the_table_of_a_plan_wraps_its_reasons():
         "less memory, or more to hand out: virt:memory_ratio",
         "salt-run virt.maintenance " * 4,
     ]
-    said = {"error": f"no host fits 'x': b: {reasons}; what helps: {helps}", "hosts": plan}
-    text = output({**said, "helps": helps, "retcode": 1})
+    answer = {"error": f"no host fits 'x': b: {reasons}; what helps: {helps}", "hosts": plan}
+    text = output({**answer, "helps": helps, "retcode": 1})
 
     assert text.startswith("error: no host fits")
     assert text.count("in maintenance") == 1
@@ -40,16 +40,16 @@ def test_the_table_of_a_plan_wraps_its_reasons():
 def test_the_dry_run_of_a_clone_says_how_it_will_be_seeded():
     plan = {"source": "web1", "name": "web2", "disks": [{"target": "vda", "path": "/srv/a.qcow2"}]}
 
-    def said(method):
-        seed = {"method": method} if method else None
+    def shown(seed_method):
+        seed = {"method": seed_method} if seed_method else None
         return output({"hyper1": {**plan, "seed": seed, "warnings": []}})
 
-    assert "seeded by cloud-init (nocloud) if its guest has that, else in the appl" in said("auto")
-    assert said("nocloud").splitlines()[-1] == "  seeded by nocloud"
-    assert said(None).splitlines()[-1] == "  not seeded"
+    assert "seeded by cloud-init (nocloud) if its guest has that, else in the appl" in shown("auto")
+    assert shown("nocloud").splitlines()[-1] == "  seeded by nocloud"
+    assert shown(None).splitlines()[-1] == "  not seeded"
 
 
-def test_of_many_new_vms_what_helps_stands_once_below_the_table():
+def test_remedies_for_many_new_vms_stand_once_below_the_table():
     helps = ["less memory, or more to hand out: virt:memory_ratio, virt:capacity", "nic=nat"]
     error = f"1 of 2 VMs not built: b (b: no host fits: x); nothing was built; what helps: {helps}"
     failed = {"failed": {"b": "no host fits: x"}, "helps": helps}

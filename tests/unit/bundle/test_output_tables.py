@@ -17,9 +17,9 @@ def _of_80_columns(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def shown(rows, titles=TITLES, sizes=("MEMORY", "DISK"), said=()):
+def shown(rows, titles=TITLES, sizes=("MEMORY", "DISK"), sentences=()):
     """Return the lines of a view."""
-    view = {"titles": titles, "rows": rows, "sizes": list(sizes), "said": list(said)}
+    view = {"titles": titles, "rows": rows, "sizes": list(sizes), "said": list(sentences)}
     return outputter("virt_table")(view).splitlines()
 
 
@@ -62,7 +62,7 @@ def test_a_long_name_has_a_line_of_its_own_and_is_whole(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "whole",
+    "token",
     [
         "salt-run virt.trash_restore hyper1 0123",
         "https://example.com/" + "a" * 90,
@@ -71,12 +71,12 @@ def test_a_long_name_has_a_line_of_its_own_and_is_whole(monkeypatch):
         "`virt.update web1 mem=4g`",
     ],
 )
-def test_what_is_copied_is_never_broken(monkeypatch, whole):
+def test_text_to_copy_is_never_broken(monkeypatch, token):
     monkeypatch.setenv("COLUMNS", "44")
 
-    text = outputter("virt_done")({"said": [f"some words before it, and more of these: {whole}"]})
+    text = outputter("virt_done")({"said": [f"some words before it, and more of these: {token}"]})
 
-    assert any(whole in line for line in text.splitlines())
+    assert any(token in line for line in text.splitlines())
 
 
 def test_sentences_keep_their_indent():
@@ -141,7 +141,7 @@ def test_help_is_not_wider_than_a_terminal(word):
 
     shown = outputter("virt_table" if "rows" in view else "virt_done")(view)
 
-    # Only what is typed is never wrapped.
+    # Only commands to type are never wrapped.
     wide = [line for line in shown.splitlines() if len(line) > 78 and "salt" not in line]
     assert wide == []
     assert "Traceback" not in shown and "salt" in shown

@@ -1,4 +1,4 @@
-"""A VM that is to be gone goes with its disks, and an image that is to be here is fetched once."""
+"""virt.absent removes a VM with its disks, and virt.image_present fetches an image once."""
 
 import hashlib
 
@@ -10,32 +10,32 @@ from saltvirt.vm.purge.host import purge
 
 @pytest.fixture
 def states(hypervisor):
-    """The states, on that host."""
+    """The module of the states, on the hypervisor."""
     options = {"images": hypervisor.settings.images, "state_dir": hypervisor.settings.state_dir}
-    made = faces.load("states", "virt_absent", options, salt={})
-    made.__opts__ |= {"id": "hyper1", "cachedir": str(hypervisor.root / "cache")}
-    return made
+    module = faces.load("states", "virt_absent", options, salt={})
+    module.__opts__ |= {"id": "hyper1", "cachedir": str(hypervisor.root / "cache")}
+    return module
 
 
-def applied(states, function, name, **given):
-    """Return what a state says with test=True, and what it says twice without."""
-    out = []
+def applied(states, function, name, **options):
+    """Return the outcome of a state with test=True, and of two runs without."""
+    outcomes = []
     for is_test in (True, False, False):
         states.__opts__["test"] = is_test
-        said = getattr(states, function)(name, **given)
-        assert said["name"] == name and said["comment"] and "\n" not in said["comment"]
-        out.append((said["result"], said["changes"]))
-    return out
+        answer = getattr(states, function)(name, **options)
+        assert answer["name"] == name and answer["comment"] and "\n" not in answer["comment"]
+        outcomes.append((answer["result"], answer["changes"]))
+    return outcomes
 
 
 def test_a_vm_goes_with_its_disks_once(states, hypervisor):
     with hypervisor.libvirt():
         hypervisor.init()
-        gone = {"web1": "purged"}
+        changes = {"web1": "purged"}
 
-        said = applied(states, "absent", "web1")
+        answer = applied(states, "absent", "web1")
 
-    assert said == [(None, gone), (True, gone), (True, {})]
+    assert answer == [(None, changes), (True, changes), (True, {})]
     assert (hypervisor.files(), hypervisor.domains(), hypervisor.open_records()) == ([], [], [])
 
 
@@ -46,9 +46,9 @@ def test_a_vm_that_is_in_the_trash_says_how_that_is_undone(states, hypervisor, d
     with hypervisor.libvirt():
         hypervisor.init()
 
-        said = states.absent("web1")
+        answer = states.absent("web1")
 
-    assert said["comment"].endswith("; undo: virt.undo web1") is bool(days)
+    assert answer["comment"].endswith("; undo: virt.undo web1") is bool(days)
 
 
 def test_with_test_nothing_is_removed(states, hypervisor):
@@ -71,15 +71,15 @@ def test_what_an_interrupted_purge_left_is_removed(states, hypervisor):
 
     hypervisor.dies(work, "purge.removing")
     with hypervisor.libvirt():
-        said = applied(states, "absent", "web1")
+        answer = applied(states, "absent", "web1")
 
-    gone = {"web1": "purged"}
-    assert said == [(None, gone), (True, gone), (True, {})]
+    changes = {"web1": "purged"}
+    assert answer == [(None, changes), (True, changes), (True, {})]
     assert list(records.read_records(hypervisor.root / "state/records", "purge")) == []
 
 
 @pytest.mark.parametrize(
-    ("function", "name", "given", "why"),
+    ("function", "name", "options", "reason"),
     [
         ("absent", "web*", {}, "is a pattern"),
         ("absent", "web1", {"dirs": True}, "no argument 'dirs'"),
@@ -87,22 +87,22 @@ def test_what_an_interrupted_purge_left_is_removed(states, hypervisor):
         ("image_present", "debian", {}, "is not an image"),
     ],
 )
-def test_what_cannot_be_is_refused(states, function, name, given, why):
-    said = getattr(states, function)(name, **given)
+def test_wrong_arguments_are_refused(states, function, name, options, reason):
+    answer = getattr(states, function)(name, **options)
 
-    assert said["result"] is False and why in said["comment"] and said["changes"] == {}
+    assert answer["result"] is False and reason in answer["comment"] and answer["changes"] == {}
 
 
 def test_an_image_is_fetched_once(states, hypervisor):
     path = hypervisor.root / "image.qcow2"
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
 
-    said = applied(states, "image_present", str(path))
+    answer = applied(states, "image_present", str(path))
 
-    assert said == [(None, {str(path): None}), (True, {str(path): digest}), (True, {})]
+    assert answer == [(None, {str(path): None}), (True, {str(path): digest}), (True, {})]
 
 
 def test_an_image_that_is_not_there_fails(states, hypervisor):
-    said = states.image_present(str(hypervisor.root / "none.qcow2"))
+    answer = states.image_present(str(hypervisor.root / "none.qcow2"))
 
-    assert said["result"] is False and "none.qcow2" in said["comment"]
+    assert answer["result"] is False and "none.qcow2" in answer["comment"]

@@ -1,4 +1,4 @@
-"""With test=True a state may lack what the states before it would make: that is no failure."""
+"""With test=True a state may lack what earlier states would create: that is no failure."""
 
 import asloaded
 import pytest
@@ -44,7 +44,7 @@ NOT_YET = [
     ("snapshot", "reverted", ("web1",), {"snapshot": "x"}, "no VM's name matches 'web1'"),
     ("volume", "volume_defined", ("vms", "data"), {"size": 8}, "no storage pool"),
 ]
-# They are wrong whatever the states before make.
+# These are wrong with any earlier states.
 WRONG = [
     ("defined", "defined", ("web1",), {**VM, "mem": "much"}, "mem"),
     (
@@ -62,7 +62,7 @@ IDLE = {"network_|-lan_|-lan_|-running": {"result": True, "changes": {}}}
 
 @pytest.fixture
 def apply(hypervisor, monkeypatch):
-    """Return a function that applies a state behind others, as Salt does."""
+    """Return a function that applies a state after others, as Salt does."""
     options = {
         "images": hypervisor.settings.images,
         "state_dir": hypervisor.settings.state_dir,
@@ -73,46 +73,50 @@ def apply(hypervisor, monkeypatch):
     }
     with hypervisor.libvirt():
 
-        def apply(kind, function, place, given, before, is_test=True):
+        def apply(kind, function, place, state_options, before, is_test=True):
             states = asloaded.module(f"_states/virt_{kind}.py")
             states.__opts__.update(virt=options, file_client="local", test=is_test)
             state = getattr(states, function)
-            # As Salt does for the time of the call; test_loading.py has Salt itself do it.
+            # Salt sets it for the time of the call; test_loading.py lets Salt itself do it.
             monkeypatch.setitem(state.__globals__, "__running__", before)
-            return state(*place, **given)
+            return state(*place, **state_options)
 
         yield apply
 
 
-@pytest.mark.parametrize(("kind", "function", "place", "given", "reason"), NOT_YET)
-def test_what_a_state_before_may_make_is_not_known_yet(apply, kind, function, place, given, reason):
-    answer = apply(kind, function, place, given, RUNS)
+@pytest.mark.parametrize(("kind", "function", "place", "options", "reason"), NOT_YET)
+def test_a_state_with_test_cannot_know_what_earlier_states_will_create(
+    apply, kind, function, place, options, reason
+):
+    answer = apply(kind, function, place, options, RUNS)
 
     assert (answer["result"], answer["changes"]) == (None, {}), answer
     assert answer["comment"].startswith("not known before the states above are done; now it would")
     assert reason in answer["comment"]
 
 
-@pytest.mark.parametrize(("kind", "function", "place", "given", "reason"), NOT_YET)
+@pytest.mark.parametrize(("kind", "function", "place", "options", "reason"), NOT_YET)
 @pytest.mark.parametrize("before", [{}, IDLE, None])
-def test_it_fails_where_nothing_before_would_change_anything(
-    apply, kind, function, place, given, reason, before
+def test_a_state_fails_if_no_earlier_state_would_change_anything(
+    apply, kind, function, place, options, reason, before
 ):
     for is_test in (True, False):
-        answer = apply(kind, function, place, given, before, is_test)
+        answer = apply(kind, function, place, options, before, is_test)
 
         assert (answer["result"], answer["changes"]) == (False, {})
         assert reason in answer["comment"]
 
 
-@pytest.mark.parametrize(("kind", "function", "place", "given", "reason"), NOT_YET[:3])
-def test_the_real_run_fails_whatever_was_said_before(apply, kind, function, place, given, reason):
-    assert apply(kind, function, place, given, RUNS, is_test=False)["result"] is False
+@pytest.mark.parametrize(("kind", "function", "place", "options", "reason"), NOT_YET[:3])
+def test_the_real_run_fails_after_any_answer_of_a_dry_run(
+    apply, kind, function, place, options, reason
+):
+    assert apply(kind, function, place, options, RUNS, is_test=False)["result"] is False
 
 
-@pytest.mark.parametrize(("kind", "function", "place", "given", "reason"), WRONG)
-def test_a_wrong_argument_fails_behind_whatever_state(apply, kind, function, place, given, reason):
-    answer = apply(kind, function, place, given, RUNS)
+@pytest.mark.parametrize(("kind", "function", "place", "options", "reason"), WRONG)
+def test_a_wrong_argument_fails_after_any_state(apply, kind, function, place, options, reason):
+    answer = apply(kind, function, place, options, RUNS)
 
     assert (answer["result"], answer["changes"]) == (False, {})
     assert reason in answer["comment"]

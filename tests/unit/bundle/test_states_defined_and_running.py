@@ -27,9 +27,9 @@ IDLE = {
 
 @pytest.fixture
 def states(hypervisor, tmp_path, monkeypatch):
-    """The state module on a host; ``states.apply`` holds each state to its contract."""
-    # Nobody is the master here, which would say whether the VM's name is reserved.
-    monkeypatch.setattr(compat, "ask_pillar", lambda *_args, **_given: {})
+    """The state module on a host; ``states.apply`` checks each state's contract."""
+    # There is no master here that could answer whether the VM's name is reserved.
+    monkeypatch.setattr(compat, "ask_pillar", lambda *_args, **_kwargs: {})
     spec = importlib.util.spec_from_file_location("virt_defined", MODULE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -50,18 +50,18 @@ def states(hypervisor, tmp_path, monkeypatch):
     }
     module.__pillar__ = module.__grains__ = module.__salt__ = {}
 
-    def apply(function, **given):
+    def apply(function, **options):
         module.__opts__["test"] = True
-        said = getattr(module, function)("web1", **given)
+        forecast = getattr(module, function)("web1", **options)
         module.__opts__["test"] = False
-        done = getattr(module, function)("web1", **given)
-        assert said["result"] is (None if done["changes"] else done["result"])
-        assert (said["changes"], said["comment"]) == (done["changes"], done["comment"])
-        if done["result"]:
-            again = getattr(module, function)("web1", **given)
-            assert (again["result"], again["changes"]) == (True, {})
-            done["again"] = again["comment"]
-        return done
+        answer = getattr(module, function)("web1", **options)
+        assert forecast["result"] is (None if answer["changes"] else answer["result"])
+        assert (forecast["changes"], forecast["comment"]) == (answer["changes"], answer["comment"])
+        if answer["result"]:
+            second_answer = getattr(module, function)("web1", **options)
+            assert (second_answer["result"], second_answer["changes"]) == (True, {})
+            answer["again"] = second_answer["comment"]
+        return answer
 
     with hypervisor.libvirt() as conn:
         module.apply, module.conn = apply, conn
@@ -73,26 +73,26 @@ def states(hypervisor, tmp_path, monkeypatch):
 
 
 def test_a_vm_is_defined_updated_and_left(states):
-    done = states.apply("defined", **VM)
-    assert done["changes"] == {"web1": {"definition": True}}
-    assert (done["result"], done["comment"]) == (True, "Domain web1 defined")
-    assert done["again"] == "Domain web1 unchanged"
+    answer = states.apply("defined", **VM)
+    assert answer["changes"] == {"web1": {"definition": True}}
+    assert (answer["result"], answer["comment"]) == (True, "Domain web1 defined")
+    assert answer["again"] == "Domain web1 unchanged"
     assert query.state(states.conn, "web1") == "shutdown"
 
-    done = states.apply("defined", **{**VM, "cpu": 2})
-    assert done["changes"] == {"web1": {**IDLE, "definition": True}}
-    assert done["comment"] == "Domain web1 updated"
+    answer = states.apply("defined", **{**VM, "cpu": 2})
+    assert answer["changes"] == {"web1": {**IDLE, "definition": True}}
+    assert answer["comment"] == "Domain web1 updated"
 
 
 @pytest.mark.parametrize("function", ["defined", "running"])
 def test_a_vm_that_moved_away_is_not_made_a_second_time(states, hypervisor, function):
     departedvms.note_target(hypervisor.settings, "web1", "hyper2")
 
-    done = states.apply(function, **VM)
+    answer = states.apply(function, **VM)
 
-    assert (done["result"], done["changes"]) == (False, {})
-    assert "VM 'web1' moved from here to hyper2 (20" in done["comment"]
-    assert "apply this state there; if no host has it any more" in done["comment"]
+    assert (answer["result"], answer["changes"]) == (False, {})
+    assert "VM 'web1' moved from here to hyper2 (20" in answer["comment"]
+    assert "apply this state there; if no host has it any more" in answer["comment"]
     assert not lifecycle.is_defined(states.conn, "web1")
 
 
@@ -115,8 +115,8 @@ def test_a_definition_that_was_only_kept_goes_and_its_vm_is_not_made_again(
 
     remove(states.conn, hypervisor.settings, "web1")
 
-    done = states.apply("defined", **VM)
-    assert "VM 'web1' moved from here to hyper2 (20" in done["comment"]
+    answer = states.apply("defined", **VM)
+    assert "VM 'web1' moved from here to hyper2 (20" in answer["comment"]
     assert not lifecycle.is_defined(states.conn, "web1")
 
 
@@ -131,55 +131,55 @@ def test_a_state_that_comes_as_a_vm_leaves_does_not_forget_where_it_goes(states,
         leaves=True,
         paths=[],
     )
-    with records.hold_record(folder, "departure", "web1") as held:
-        held.begin("t1", moveprotocol.LEAVING, **wire.plain(facts))
+    with records.hold_record(folder, "departure", "web1") as record:
+        record.begin("t1", moveprotocol.LEAVING, **wire.plain(facts))
         departedvms.note_target(hypervisor.settings, "web1", "hyper2")
         assert "has been leaving this host" in states.defined("web1", **VM)["comment"]
-        held.end()
+        record.end()
     states.conn.lookupByName("web1").undefine()
 
     assert "moved from here to hyper2" in states.defined("web1", **VM)["comment"]
 
 
 def test_a_vm_is_created_started_and_started_again(states):
-    done = states.apply("running", **VM)
-    assert done["changes"] == {"web1": {"definition": True, "started": True}}
-    assert done["comment"] == "Domain web1 defined and started"
-    assert done["again"] == "Domain web1 exists and is running"
+    answer = states.apply("running", **VM)
+    assert answer["changes"] == {"web1": {"definition": True, "started": True}}
+    assert answer["comment"] == "Domain web1 defined and started"
+    assert answer["again"] == "Domain web1 exists and is running"
 
     lifecycle.destroy(states.conn, "web1")
     assert states.apply("running")["changes"] == {"web1": {"started": True}}
     lifecycle.destroy(states.conn, "web1")
-    done = states.apply("running", **{**VM, "mem": 96})
-    assert done["changes"] == {"web1": {**IDLE, "definition": True, "started": True}}
-    assert done["comment"] == "Domain web1 updated and started"
+    answer = states.apply("running", **{**VM, "mem": 96})
+    assert answer["changes"] == {"web1": {**IDLE, "definition": True, "started": True}}
+    assert answer["comment"] == "Domain web1 updated and started"
 
 
-def test_a_new_vm_of_which_nobody_says_so_has_one_cpu(states):
-    without = {key: one for key, one in VM.items() if key != "cpu"}
+def test_a_new_vm_has_one_cpu_by_default(states):
+    without = {key: value for key, value in VM.items() if key != "cpu"}
 
-    done = states.apply("defined", **without)
+    answer = states.apply("defined", **without)
 
-    assert done["changes"] == {"web1": {"definition": True}}
+    assert answer["changes"] == {"web1": {"definition": True}}
     assert "<vcpu placement='static'>1</vcpu>" in states.conn.lookupByName("web1").XMLDesc(0)
 
 
 @pytest.mark.parametrize(
-    ("disks", "made"), [([{"name": "root", "size": 8}], "root"), (None, "system")]
+    ("disks", "disk_name"), [([{"name": "root", "size": 8}], "root"), (None, "system")]
 )
-def test_an_image_becomes_a_disk_that_the_next_run_leaves(states, hypervisor, disks, made):
+def test_an_image_becomes_a_disk_that_the_next_run_leaves(states, hypervisor, disks, disk_name):
     image = str(hypervisor.root / "image.qcow2")
-    given = {"cpu": 1, "mem": 64, "seed": False, "image": image, "disks": disks}
+    options = {"cpu": 1, "mem": 64, "seed": False, "image": image, "disks": disks}
 
-    states.apply("defined", **given)
+    states.apply("defined", **options)
 
-    assert [Path(one).name for one in lifecycle.disks(states.conn)["web1"]] == [
-        f"web1_{made}.qcow2"
+    assert [Path(path).name for path in lifecycle.disks(states.conn)["web1"]] == [
+        f"web1_{disk_name}.qcow2"
     ]
 
 
 @pytest.mark.parametrize(
-    ("graphics", "said"),
+    ("graphics", "expected"),
     [
         ({"type": "vnc", "listen": {"type": "none"}}, {}),
         ({"type": "spice", "port": 5900, "tls_port": 5901, "listen": {"type": "socket"}}, {}),
@@ -188,20 +188,22 @@ def test_an_image_becomes_a_disk_that_the_next_run_leaves(states, hypervisor, di
         ({"type": "rdp", "port": 3389}, {"port": "3389"}),
     ],
 )
-def test_a_display_is_left_by_the_next_run(states, graphics, said):
+def test_a_display_is_left_by_the_next_run(states, graphics, expected):
     states.apply("defined", cpu=1, mem=64, seed=False, graphics=graphics)
 
-    made = parse(states.conn.lookupByName("web1").XMLDesc()).find("devices/graphics")
-    assert {key: one for key, one in made.attrib.items() if key not in ("type", "listen")} == said
+    element = parse(states.conn.lookupByName("web1").XMLDesc()).find("devices/graphics")
+    assert {
+        key: value for key, value in element.attrib.items() if key not in ("type", "listen")
+    } == expected
 
 
-def test_an_empty_text_of_a_disk_says_nothing(states, hypervisor):
+def test_an_empty_text_in_a_disk_is_as_if_left_out(states, hypervisor):
     disk = {"name": "system", "size": 8, **dict.fromkeys(("source_file", "image", "pool"), "")}
     drive = {"name": "cd", "device": "cdrom", "source_file": ""}
 
-    done = states.apply("defined", **{**VM, "disks": [disk, drive]})
+    answer = states.apply("defined", **{**VM, "disks": [disk, drive]})
 
-    assert done["comment"] == "Domain web1 defined"
+    assert answer["comment"] == "Domain web1 defined"
     assert hypervisor.files() == ["web1_system.qcow2"]
 
 
@@ -213,22 +215,22 @@ def test_an_empty_text_of_a_disk_says_nothing(states, hypervisor):
         {"type": "network", "source": "default", "virtualport": SHOUTED_PORT},
     ],
 )
-def test_a_nic_of_which_libvirt_keeps_more_or_less_is_left_by_the_next_run(states, nic):
-    given = {**VM, "interfaces": [{"name": "eth0", **nic}]}
-    states.defined("web1", **given)
-    made = states.conn.lookupByName("web1").XMLDesc()
+def test_a_nic_that_libvirt_stores_differently_is_left_by_the_next_run(states, nic):
+    options = {**VM, "interfaces": [{"name": "eth0", **nic}]}
+    states.defined("web1", **options)
+    first_xml = states.conn.lookupByName("web1").XMLDesc()
 
-    assert states.apply("defined", **given)["comment"] == "Domain web1 unchanged"
-    assert states.conn.lookupByName("web1").XMLDesc() == made
+    assert states.apply("defined", **options)["comment"] == "Domain web1 unchanged"
+    assert states.conn.lookupByName("web1").XMLDesc() == first_xml
 
 
-def test_a_file_that_is_named_with_two_slashes_is_known_again(states, hypervisor):
+def test_a_file_named_with_two_slashes_is_recognized(states, hypervisor):
     (hypervisor.root / "data.raw").write_bytes(bytes(8 * 2**20))
     file = f"{hypervisor.root}//data.raw"
     disk = {"name": "data", "source_file": file, "format": "raw", "model": "ide"}
     states.apply("defined", **{**VM, "disks": [disk]})
 
-    # As Salt 3006 wrote it.
+    # Salt 3006 wrote the path in this way.
     states.conn.defineXML(
         states.conn.lookupByName("web1").XMLDesc().replace("/data.raw", "//data.raw")
     )
@@ -237,28 +239,31 @@ def test_a_file_that_is_named_with_two_slashes_is_known_again(states, hypervisor
 
 
 @pytest.mark.parametrize("written", ["{}/fast/", "{}//fast", "{}/fast"])
-def test_a_disk_is_known_again_however_its_folder_is_written(states, hypervisor, written):
+def test_a_disk_is_recognized_by_each_spelling_of_its_folder(states, hypervisor, written):
     (hypervisor.root / "fast").mkdir()
     disk = {"name": "system", "size": 8, "pool": written.format(hypervisor.root)}
 
-    done = states.apply("defined", **{**VM, "disks": [disk]})
+    answer = states.apply("defined", **{**VM, "disks": [disk]})
 
-    assert (done["result"], done["again"]) == (True, "Domain web1 unchanged")
+    assert (answer["result"], answer["again"]) == (True, "Domain web1 unchanged")
 
 
 def test_a_disk_that_only_the_running_vm_has_can_be_listed_again(states):
-    both = [{"name": name, "size": 8} for name in ("system", "data")]
-    states.running("web1", **{**VM, "disks": both})
-    # As a guest that does not let go of it.
-    alone = states.defined("web1", **{**VM, "disks": both[:1], "live": False, "detach": True})
-    assert alone["changes"]["web1"]["restart"] == ["disks"]
+    disks = [{"name": name, "size": 8} for name in ("system", "data")]
+    states.running("web1", **{**VM, "disks": disks})
+    # The guest does not release the disk.
+    answer = states.defined("web1", **{**VM, "disks": disks[:1], "live": False, "detach": True})
+    assert answer["changes"]["web1"]["restart"] == ["disks"]
 
-    done = states.apply("running", **{**VM, "disks": both})
+    answer = states.apply("running", **{**VM, "disks": disks})
 
-    assert (done["result"], done["comment"]) == (True, "Domain web1 updated")
-    kept = parse(states.conn.lookupByName("web1").XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
-    assert [one.get("dev") for one in kept.iterfind("devices/disk/target")] == ["vda", "vdb"]
-    assert kept.find("devices/disk[2]/driver").get("type") == "qcow2"
+    assert (answer["result"], answer["comment"]) == (True, "Domain web1 updated")
+    definition = parse(states.conn.lookupByName("web1").XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+    assert [target.get("dev") for target in definition.iterfind("devices/disk/target")] == [
+        "vda",
+        "vdb",
+    ]
+    assert definition.find("devices/disk[2]/driver").get("type") == "qcow2"
 
 
 def test_a_paused_vm_is_resumed(states):
@@ -269,30 +274,30 @@ def test_a_paused_vm_is_resumed(states):
     assert query.state(states.conn, "web1") == "running"
 
 
-def test_a_vm_that_has_crashed_is_not_said_to_run(states, monkeypatch):
+def test_a_crashed_vm_does_not_count_as_running(states, monkeypatch):
     states.apply("running", **VM)
     monkeypatch.setattr(libvirt.virDomain, "state", lambda *_: [libvirt.VIR_DOMAIN_CRASHED, 0])
 
-    done = states.apply("running", **VM)
+    answer = states.apply("running", **VM)
 
-    assert (done["result"], done["changes"]) == (False, {})
-    assert "VM 'web1' has crashed" in done["comment"]
+    assert (answer["result"], answer["changes"]) == (False, {})
+    assert "VM 'web1' has crashed" in answer["comment"]
 
 
 def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
-    done = states.apply("defined", **VM, autostart=True)
-    assert done["changes"] == {"web1": {"definition": True, "autostart": True}}
+    answer = states.apply("defined", **VM, autostart=True)
+    assert answer["changes"] == {"web1": {"definition": True, "autostart": True}}
     assert lifecycle.list_autostarted_domains(states.conn) == {"web1"}
 
     assert states.apply("defined", **VM)["changes"] == {}
     assert lifecycle.list_autostarted_domains(states.conn) == {"web1"}
-    done = states.apply("defined", **VM, autostart=False)
-    assert done["changes"] == {"web1": {**IDLE, "autostart": False}}
+    answer = states.apply("defined", **VM, autostart=False)
+    assert answer["changes"] == {"web1": {**IDLE, "autostart": False}}
     assert lifecycle.list_autostarted_domains(states.conn) == set()
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("options", "reason"),
     [
         ({"cpu": 1}, "give mem"),
         ({**VM, "cpu": "x"}, "cpu"),
@@ -304,62 +309,62 @@ def test_autostart_is_set_on_creation_and_left_alone_afterwards(states):
         ({**VM, "connection": "qemu:///none"}, "libvirt does not answer at qemu:///none"),
     ],
 )
-def test_what_cannot_be_done_is_said_and_nothing_is_left(states, given, why):
-    done = states.apply("running", **given)
+def test_wrong_options_fail_with_their_reason_and_leave_nothing(states, options, reason):
+    answer = states.apply("running", **options)
 
-    assert (done["result"], done["changes"]) == (False, {})
-    assert why in done["comment"]
+    assert (answer["result"], answer["changes"]) == (False, {})
+    assert reason in answer["comment"]
     assert not lifecycle.is_defined(states.conn, "web1")
 
 
 def test_what_the_next_run_would_refuse_is_refused_of_a_new_vm_too(states):
-    done = states.apply("defined", **VM, live="maybe")
+    answer = states.apply("defined", **VM, live="maybe")
 
-    assert (done["result"], done["changes"]) == (False, {})
-    assert done["comment"] == "live: 'maybe' is neither True nor False"
+    assert (answer["result"], answer["changes"]) == (False, {})
+    assert answer["comment"] == "live: 'maybe' is neither True nor False"
     assert not lifecycle.is_defined(states.conn, "web1")
 
 
-def test_what_libvirt_refuses_at_once_is_a_failure_with_its_words(states):
+def test_what_libvirt_refuses_at_once_fails_with_libvirts_error(states):
     states.apply("running", **VM)
 
-    done = states.running("web1", **{**VM, "disks": [], "detach": True})
+    answer = states.running("web1", **{**VM, "disks": [], "detach": True})
 
-    assert done["result"] is False
-    assert "not supported" in done["comment"]
-    assert done["changes"]["web1"]["definition"] is True
+    assert answer["result"] is False
+    assert "not supported" in answer["comment"]
+    assert answer["changes"]["web1"]["definition"] is True
 
 
 @pytest.mark.parametrize("function", ["defined", "running"])
 def test_a_state_that_lists_fewer_disks_fails_and_detaches_none(states, function):
-    both = [{"name": name, "size": 8} for name in ("system", "data")]
-    states.apply(function, **{**VM, "disks": both})
+    disks = [{"name": name, "size": 8} for name in ("system", "data")]
+    states.apply(function, **{**VM, "disks": disks})
     before = states.conn.lookupByName("web1").XMLDesc(0)
 
-    # Also foreseen with test=True.
-    done = states.apply(function, **VM)
+    # The run with test=True foresees this, too.
+    answer = states.apply(function, **VM)
 
-    assert (done["result"], done["changes"]) == (False, {})
-    assert "disks: VM 'web1' would lose disk vdb (" in done["comment"]
-    assert done["comment"].endswith("or give detach=True")
+    assert (answer["result"], answer["changes"]) == (False, {})
+    assert "disks: VM 'web1' would lose disk vdb (" in answer["comment"]
+    assert answer["comment"].endswith("or give detach=True")
     assert states.conn.lookupByName("web1").XMLDesc(0) == before
-    # One that lists all is not affected, and neither is one that says nothing of disks.
-    assert states.apply(function, **{**VM, "disks": both})["changes"] == {}
+    # A state that lists all disks is not affected, and neither is one without ``disks``.
+    assert states.apply(function, **{**VM, "disks": disks})["changes"] == {}
     assert states.apply(function, **{**VM, "disks": None})["changes"] == {}
 
 
-def test_a_state_detaches_where_it_says_so(states):
-    both = [{"name": name, "size": 8} for name in ("system", "data")]
-    states.apply("defined", **{**VM, "disks": both})
+def test_a_state_detaches_with_detach(states):
+    disks = [{"name": name, "size": 8} for name in ("system", "data")]
+    states.apply("defined", **{**VM, "disks": disks})
 
-    done = states.apply("defined", **VM, detach=True)
+    answer = states.apply("defined", **VM, detach=True)
 
-    assert done["changes"] == {"web1": {**IDLE, "definition": True}}
-    kept = parse(states.conn.lookupByName("web1").XMLDesc(0))
-    assert [one.get("dev") for one in kept.iterfind("devices/disk/target")] == ["vda"]
+    assert answer["changes"] == {"web1": {**IDLE, "definition": True}}
+    root = parse(states.conn.lookupByName("web1").XMLDesc(0))
+    assert [target.get("dev") for target in root.iterfind("devices/disk/target")] == ["vda"]
 
 
-def test_a_new_vm_may_be_told_to_detach(states):
+def test_a_new_vm_may_have_detach(states):
     assert states.apply("defined", **VM, detach=True)["result"] is True
 
 
@@ -371,14 +376,14 @@ def test_a_new_vm_may_be_told_to_detach(states):
     ],
 )
 def test_a_vm_is_defined_though_it_cannot_start_yet(states, nic, reason):
-    given = {**VM, "interfaces": [{"name": "eth0", **nic}]}
+    options = {**VM, "interfaces": [{"name": "eth0", **nic}]}
 
-    done = states.apply("defined", **given)
+    answer = states.apply("defined", **options)
 
-    assert done["changes"] == {"web1": {"definition": True}}
+    assert answer["changes"] == {"web1": {"definition": True}}
     expected = f"it is defined, and cannot start yet: {reason}"
-    assert any(warning.startswith(expected) for warning in done["warnings"])
-    # One that is to run is refused before anything is made.
-    refused = states.running("web2", **{**given, "disks": []})
+    assert any(warning.startswith(expected) for warning in answer["warnings"])
+    # A VM that is to run is refused before anything is created.
+    refused = states.running("web2", **{**options, "disks": []})
     assert refused["result"] is False and reason in refused["comment"]
     assert not lifecycle.is_defined(states.conn, "web2")

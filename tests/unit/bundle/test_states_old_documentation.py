@@ -1,4 +1,4 @@
-"""What the documentation of Salt 3006's states shows applies, and changes nothing again."""
+"""The examples in the documentation of Salt 3006's states apply, and change nothing again."""
 
 import json
 import subprocess
@@ -22,12 +22,12 @@ NETWORK = "<network><name>admin</name></network>"
 
 @pytest.fixture
 def states(tmp_path, monkeypatch, fresh_driver):
-    """The states on libvirt's test driver, which has what the documentation takes for granted."""
+    """The states on libvirt's test driver, which has the objects that the documentation assumes."""
     types = DomainTypes(default="test", usable=["test"], why="")
     monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
     monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 16384, "cpus": 16})
     monkeypatch.setattr(inspect.hostfacts, "free_memory_mib", lambda _conn: 16384)
-    monkeypatch.setattr(compat, "ask_pillar", lambda *_args, **_given: {})
+    monkeypatch.setattr(compat, "ask_pillar", lambda *_args, **_kwargs: {})
     options = {
         "connection": {"uri": URI},
         "images": str(tmp_path / "images"),
@@ -40,13 +40,13 @@ def states(tmp_path, monkeypatch, fresh_driver):
     image = tmp_path / "image.qcow2"
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "8M"], check=True)
     loaded = [asloaded.module(f"_states/virt_{name}.py", id="h1") for name in FILES]
-    for one in loaded:
-        one.__opts__.update(virt=options, file_client="local", cachedir=str(tmp_path / "cache"))
+    for module in loaded:
+        module.__opts__.update(virt=options, file_client="local", cachedir=str(tmp_path / "cache"))
 
-    def apply(function, given, *, test):
-        module = next(one for one in loaded if hasattr(one, function))
+    def apply(function, options, *, test):
+        module = next(module for module in loaded if hasattr(module, function))
         module.__opts__["test"] = test
-        texts = json.dumps(given).replace("IMAGE", str(image))
+        texts = json.dumps(options).replace("IMAGE", str(image))
         return getattr(module, function)("documented", **json.loads(texts))
 
     with connect.open_connection(HostSettings(uri=URI), readonly=False) as conn:
@@ -57,24 +57,26 @@ def states(tmp_path, monkeypatch, fresh_driver):
 
 
 @pytest.mark.parametrize(
-    ("state", "given"),
-    [one[1:] for one in olddocs.DOCUMENTED],
-    ids=[x[0] for x in olddocs.DOCUMENTED],
+    ("state", "options"),
+    [row[1:] for row in olddocs.DOCUMENTED],
+    ids=[row[0] for row in olddocs.DOCUMENTED],
 )
-def test_what_it_shows_applies_and_changes_nothing_again(states, state, given):
-    said = states(state, given, test=True)
-    done = states(state, given, test=False)
-    again = states(state, given, test=False)
+def test_documented_states_apply_and_change_nothing_again(states, state, options):
+    forecast = states(state, options, test=True)
+    answer = states(state, options, test=False)
+    second_answer = states(state, options, test=False)
 
-    assert (said["result"], done["result"]) == (None, True), (said, done)
-    assert said["changes"] == done["changes"] != {}
-    assert (again["result"], again["changes"]) == (True, {}), again
+    assert (forecast["result"], answer["result"]) == (None, True), (forecast, answer)
+    assert forecast["changes"] == answer["changes"] != {}
+    assert (second_answer["result"], second_answer["changes"]) == (True, {}), second_answer
 
 
 @pytest.mark.parametrize(
-    ("state", "given", "why"), [one[1:] for one in olddocs.NEVER], ids=[x[0] for x in olddocs.NEVER]
+    ("state", "options", "reason"),
+    [row[1:] for row in olddocs.NEVER],
+    ids=[row[0] for row in olddocs.NEVER],
 )
-def test_what_never_could_be_applied_says_why(states, state, given, why):
-    done = states(state, given, test=False)
+def test_documented_states_that_never_worked_are_refused(states, state, options, reason):
+    answer = states(state, options, test=False)
 
-    assert done["result"] is False and why in done["comment"]
+    assert answer["result"] is False and reason in answer["comment"]

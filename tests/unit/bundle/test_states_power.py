@@ -10,7 +10,7 @@ from saltvirt.libvirt.domains import lifecycle, power, query
 
 VM = """<domain type='test'><name>web1</name><memory>1024</memory>
 <os><type arch='i686'>hvm</type></os></domain>"""
-# The state, the key of its changes and what it calls: salt/states/virt.py 200-265, 1106-1151.
+# The state, the key of its changes, its function: salt/states/virt.py 200-265, 1106-1151.
 STATES = [
     ("stopped", "stopped", "shutdown"),
     ("powered_off", "unpowered", "stop"),
@@ -21,7 +21,7 @@ STATES = [
 
 @pytest.fixture
 def conn():
-    """The test host, with a second VM that is off."""
+    """The test host, with a second VM that is shut off."""
     with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         lifecycle.define(conn, VM)
         yield conn
@@ -35,18 +35,18 @@ def states(conn):
 
 
 @pytest.mark.parametrize(("state", "section", "function"), STATES)
-def test_what_runs_is_acted_on_as_the_test_has_said(conn, states, state, section, function):
+def test_a_running_vm_is_acted_on_as_the_dry_run_foresaw(conn, states, state, section, function):
     changes = {section: [{"domain": "test", function: True}]}
 
     states.__opts__["test"] = True
-    told = getattr(states, state)("test")
-    assert (told["result"], told["changes"]) == (None, changes)
+    forecast = getattr(states, state)("test")
+    assert (forecast["result"], forecast["changes"]) == (None, changes)
     assert lifecycle.is_active(conn, "test")
 
     states.__opts__["test"] = False
-    done = getattr(states, state)("test")
-    assert (done["name"], done["result"], done["changes"]) == ("test", True, changes)
-    assert done["comment"] == told["comment"]
+    answer = getattr(states, state)("test")
+    assert (answer["name"], answer["result"], answer["changes"]) == ("test", True, changes)
+    assert answer["comment"] == forecast["comment"]
 
 
 @pytest.mark.parametrize(("state", "section", "function"), STATES[:3])
@@ -67,27 +67,27 @@ def test_a_second_run_changes_nothing(conn, states, state, section, function, is
 def test_a_vm_that_is_off_cannot_reboot_and_the_others_do(states, is_test):
     states.__opts__["test"] = is_test
 
-    found = states.rebooted("*")
+    answer = states.rebooted("*")
 
-    assert found["result"] is False
-    assert found["changes"]["rebooted"] == [{"domain": "test", "reboot": True}]
-    (ignored,) = found["changes"]["ignored"]
+    assert answer["result"] is False
+    assert answer["changes"]["rebooted"] == [{"domain": "test", "reboot": True}]
+    (ignored,) = answer["changes"]["ignored"]
     assert ignored["domain"] == "web1"
     assert "is not running" in ignored["issue"]
-    assert ignored["issue"] in found["comment"]
+    assert ignored["issue"] in answer["comment"]
 
 
-@pytest.mark.parametrize("state", [one[0] for one in STATES])
+@pytest.mark.parametrize("state", [row[0] for row in STATES])
 def test_a_pattern_that_matches_nothing_and_a_lost_keyword_fail(states, state):
     assert getattr(states, state)("db*")["result"] is False
-    found = getattr(states, state)("test", conection="x")
-    assert (found["result"], found["changes"]) == (False, {})
-    assert "conection" in found["comment"]
+    answer = getattr(states, state)("test", conection="x")
+    assert (answer["result"], answer["changes"]) == (False, {})
+    assert "conection" in answer["comment"]
 
 
 def test_the_keys_have_another_name():
     calls = []
-    opts = {"virt.keys": lambda **given: calls.append(given) or {"result": True}}
+    opts = {"virt.keys": lambda **kwargs: calls.append(kwargs) or {"result": True}}
     state = faces.load("states", "libvirt_keys", states=opts)
 
     assert state.__virtual__() == "libvirt"
@@ -96,13 +96,13 @@ def test_the_keys_have_another_name():
 
 
 @pytest.mark.parametrize("flag", ["vnc", "renew"])
-def test_a_word_is_no_flag_of_the_keys(tmp_path, flag):
+def test_a_flag_of_the_keys_is_a_boolean(tmp_path, flag):
     state = faces.load("states", "virt")
 
-    found = state.keys_("keys", basepath=str(tmp_path), **{flag: "no"})
+    answer = state.keys_("keys", basepath=str(tmp_path), **{flag: "no"})
 
-    assert (found["result"], found["changes"]) == (False, {})
-    assert found["comment"] == f"{flag}: 'no' is neither True nor False"
+    assert (answer["result"], answer["changes"]) == (False, {})
+    assert answer["comment"] == f"{flag}: 'no' is neither True nor False"
 
 
 @pytest.mark.parametrize("basepath", [5, None, ["/etc/pki"], "etc/pki", ""])
@@ -110,14 +110,14 @@ def test_keys_go_nowhere_but_below_an_absolute_path(basepath):
     state = faces.load("states", "virt")
     state.__opts__["id"] = "hyper1"
 
-    found = state.keys_("keys", basepath=basepath)
+    answer = state.keys_("keys", basepath=basepath)
 
-    assert (found["result"], found["changes"]) == (False, {})
-    assert found["comment"].startswith("basepath: ")
+    assert (answer["result"], answer["changes"]) == (False, {})
+    assert answer["comment"].startswith("basepath: ")
 
 
 def test_a_guest_that_sleeps_is_shown_as_paused_and_resuming_wakes_it(conn, monkeypatch):
-    done = []
+    woken_domains = []
 
     def refuse(_self):
         raise libvirt.libvirtError("Requested operation is not valid: domain is pmsuspended")
@@ -125,28 +125,28 @@ def test_a_guest_that_sleeps_is_shown_as_paused_and_resuming_wakes_it(conn, monk
     state = [libvirt.VIR_DOMAIN_PMSUSPENDED, 0]
     monkeypatch.setattr(libvirt.virDomain, "state", lambda *_: state)
     monkeypatch.setattr(libvirt.virDomain, "resume", refuse)
-    monkeypatch.setattr(libvirt.virDomain, "pMWakeup", lambda dom: done.append(dom.name()))
+    monkeypatch.setattr(libvirt.virDomain, "pMWakeup", lambda dom: woken_domains.append(dom.name()))
     assert query.state(conn, "test") == "paused"
 
     power.act(conn, "test", "resume")
 
-    assert done == ["test"]
+    assert woken_domains == ["test"]
 
 
 @pytest.mark.parametrize(
-    ("number", "why"),
+    ("number", "reason"),
     [
         (libvirt.VIR_DOMAIN_PAUSED, "VM 'test' is paused; let it go on with virt.resume test"),
         (libvirt.VIR_DOMAIN_PMSUSPENDED, "VM 'test' is paused, .*; wake it with virt.resume test"),
         (libvirt.VIR_DOMAIN_CRASHED, "VM 'test' has crashed, .*; end it with virt.stop test"),
     ],
 )
-def test_a_vm_that_stands_still_is_not_said_to_be_started(conn, monkeypatch, tmp_path, number, why):
+def test_starting_a_paused_or_crashed_vm_is_refused(conn, monkeypatch, tmp_path, number, reason):
     virt = faces.load("modules", "virt", {"state_dir": str(tmp_path)})
     assert virt.start("test") is True
     monkeypatch.setattr(libvirt.virDomain, "state", lambda *_: [number, 0])
 
-    with pytest.raises(LibvirtRefused, match=why):
+    with pytest.raises(LibvirtRefused, match=reason):
         virt.start("test")
 
 
@@ -171,7 +171,7 @@ def test_a_vm_that_stands_still_is_not_said_to_be_started(conn, monkeypatch, tmp
         ),
     ],
 )
-def test_a_stopped_state_says_what_helps_a_vm_that_stands_still(
+def test_a_stopped_state_names_the_remedy_for_a_paused_or_crashed_vm(
     states, monkeypatch, number, reason, is_test
 ):
     states.__opts__["test"] = is_test

@@ -1,4 +1,4 @@
-"""With test=True a state refuses what it would refuse without: nothing is left to libvirt."""
+"""With test=True a state refuses all that it refuses without: none of it is left to libvirt."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ V4 = {"cidr": "192.168.42.0/24"}
 REVERSED = {"start": "192.168.42.9", "end": "192.168.42.5"}
 UUID = "09B11C53-8B5C-4EEB-8F00-D84EAA0AAA4F"
 FC = {"type": "fc_host", "wwnn": "20000000c9831b4b", "wwpn": "10000000c9831b4b"}
-SAID_WRONG = [
+WRONG_NETWORKS = [
     ({**NAT, "nat": {"address": {"start": "x", "end": "1.2.3.4"}}}, "nat:address:start: 'x' is"),
     ({**NAT, "nat": {"port": {"start": 500, "end": "x"}}}, "nat:port:end: 'x' is not a whole"),
     (
@@ -65,7 +65,7 @@ SAID_WRONG = [
         "ipv4_config:dhcp_ranges: it begins at 192.168.42.9, behind its end, 192.168.42.5",
     ),
 ]
-POOLS_SAID_WRONG = [
+WRONG_POOLS = [
     ({"ptype": "netfs", "target": "/x", "source": {"format": "x"}}, "source:format: 'x'; for type"),
     (
         {"ptype": "disk", "source": {"devices": [{"path": "/dev/sdb", "part_separator": "x"}]}},
@@ -81,31 +81,31 @@ POOLS_SAID_WRONG = [
 def apply(tmp_path, fresh_driver):
     """Return a function that applies a state of networks or pools, with test=True or without."""
 
-    def call(kind, function, is_test, given):
+    def call(kind, function, is_test, state_options):
         module = asloaded.module(f"_states/virt_{kind}.py")
         options = {"connection": {"uri": "test:///default"}, "state_dir": str(tmp_path)}
         module.__opts__.update(virt=options, file_client="local", test=is_test)
-        return getattr(module, function)(**{"name": "new", **given})
+        return getattr(module, function)(**{"name": "new", **state_options})
 
-    # The driver keeps what was defined as long as somebody is connected.
+    # The driver keeps its definitions while a connection is open.
     with connect.open_connection(HostSettings(uri="test:///default"), readonly=False):
         yield call
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "why"),
+    ("kind", "options", "reason"),
     [
-        *(("networks", *one) for one in SAID_WRONG),
-        *(("pool", *one) for one in POOLS_SAID_WRONG),
+        *(("networks", *row) for row in WRONG_NETWORKS),
+        *(("pool", *row) for row in WRONG_POOLS),
     ],
 )
-def test_what_a_network_or_pool_cannot_be_is_refused_with_test_too(apply, kind, given, why):
+def test_wrong_options_of_a_network_or_pool_are_refused_with_test_too(apply, kind, options, reason):
     function = {"networks": "network_defined", "pool": "pool_defined"}[kind]
-    said, done = (apply(kind, function, is_test, given) for is_test in (True, False))
+    forecast, answer = (apply(kind, function, is_test, options) for is_test in (True, False))
 
-    assert said == done
-    assert (done["result"], done["changes"]) == (False, {})
-    assert why in done["comment"]
+    assert forecast == answer
+    assert (answer["result"], answer["changes"]) == (False, {})
+    assert reason in answer["comment"]
 
 
 OF_A_NAME = {
@@ -120,24 +120,26 @@ OF_A_NAME = {
 @pytest.mark.parametrize("name", ["a/b", " ", "a\nb"])
 def test_a_name_that_libvirt_does_not_take_is_refused_with_test_too(apply, function, name):
     kind, state = function.split(".")
-    said, done = (
+    forecast, answer = (
         apply(kind, state, is_test, {**OF_A_NAME[function], "name": name})
         for is_test in (True, False)
     )
 
-    assert said == done
-    assert (done["result"], done["changes"]) == (False, {})
-    assert done["comment"].startswith(f"name: {name!r} cannot name a ")
+    assert forecast == answer
+    assert (answer["result"], answer["changes"]) == (False, {})
+    assert answer["comment"].startswith(f"name: {name!r} cannot name a ")
 
 
-@pytest.mark.parametrize(("format", "is_taken"), [("qcow3", False), ("qcow2", True)])
-def test_a_format_of_a_volume_is_looked_at_with_test_too(apply, format, is_taken):
-    given = {"pool": "default-pool", "size": 8, "format": format}
+@pytest.mark.parametrize(("format", "is_valid"), [("qcow3", False), ("qcow2", True)])
+def test_the_format_of_a_volume_is_checked_with_test_too(apply, format, is_valid):
+    options = {"pool": "default-pool", "size": 8, "format": format}
 
-    said, done = (apply("volume", "volume_defined", is_test, given) for is_test in (True, False))
+    forecast, answer = (
+        apply("volume", "volume_defined", is_test, options) for is_test in (True, False)
+    )
 
-    assert (said["result"] is None, done["result"]) == (is_taken, is_taken)
-    assert is_taken or done["comment"].startswith("format: 'qcow3'; in a pool of type dir one of")
+    assert (forecast["result"] is None, answer["result"]) == (is_valid, is_valid)
+    assert is_valid or answer["comment"].startswith("format: 'qcow3'; in a pool of type dir one of")
 
 
 CEPH = """<pool type='rbd'><name>ceph</name><source><host name='mon'/><name>vms</name></source>
@@ -148,13 +150,16 @@ CEPH = """<pool type='rbd'><name>ceph</name><source><host name='mon'/><name>vms<
 def test_a_name_that_the_server_of_a_pool_takes_is_not_refused(apply, is_test):
     with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         conn.storagePoolDefineXML(CEPH).create()
-    given = {"name": "vms/web1", "pool": "ceph", "size": 8}
+    options = {"name": "vms/web1", "pool": "ceph", "size": 8}
 
-    done = apply("volume", "volume_defined", is_test, given)
-    again = apply("volume", "volume_defined", is_test, given)
+    answer = apply("volume", "volume_defined", is_test, options)
+    second_answer = apply("volume", "volume_defined", is_test, options)
 
-    assert done["result"] is (None if is_test else True)
-    assert again["result"] is (None if is_test else True) and bool(again["changes"]) is is_test
+    assert answer["result"] is (None if is_test else True)
+    assert (
+        second_answer["result"] is (None if is_test else True)
+        and bool(second_answer["changes"]) is is_test
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,36 +173,36 @@ def test_a_name_that_the_server_of_a_pool_takes_is_not_refused(apply, is_test):
     ],
 )
 def test_a_network_with_tags_is_no_change_the_second_time(apply, tag):
-    given = {"bridge": "br0", "forward": "bridge", "vport": "openvswitch", "tag": tag}
+    options = {"bridge": "br0", "forward": "bridge", "vport": "openvswitch", "tag": tag}
 
-    assert apply("networks", "network_defined", False, given)["changes"] != {}
-    again = apply("networks", "network_defined", False, given)
+    assert apply("networks", "network_defined", False, options)["changes"] != {}
+    second_answer = apply("networks", "network_defined", False, options)
 
-    assert (again["result"], again["changes"]) == (True, {})
+    assert (second_answer["result"], second_answer["changes"]) == (True, {})
 
 
 SERVICE = {"name": "a", "protocol": "tcp", "target": "."}
 
 
 @pytest.mark.parametrize(
-    "more",
+    "network_options",
     [
         {"nat": {"port": {"start": 0, "end": "1000"}}},
         {"dns": {"srvs": [{**SERVICE, "port": "", "priority": "", "weight": ""}]}},
         {"dns": {"srvs": [{**SERVICE, "port": "389", "priority": 0, "weight": "0"}]}},
     ],
 )
-def test_numbers_of_a_network_that_libvirt_takes_are_taken_and_no_change_again(apply, more):
-    given = {**NAT, "ipv4_config": V4, **more}
+def test_numbers_that_libvirt_accepts_for_a_network_are_no_change_again(apply, network_options):
+    options = {**NAT, "ipv4_config": V4, **network_options}
 
-    assert apply("networks", "network_defined", False, given)["changes"] != {}
-    again = apply("networks", "network_defined", False, given)
+    assert apply("networks", "network_defined", False, options)["changes"] != {}
+    second_answer = apply("networks", "network_defined", False, options)
 
-    assert (again["result"], again["changes"]) == (True, {})
+    assert (second_answer["result"], second_answer["changes"]) == (True, {})
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("options", "reason"),
     [
         ({"graphics": {"type": "vnc", "port": "x"}}, "^graphics:port: 'x' is not a whole number"),
         ({"serials": [{"type": "tcp", "protocol": "x"}]}, "^serials:protocol: 'x'"),
@@ -220,16 +225,16 @@ def test_numbers_of_a_network_that_libvirt_takes_are_taken_and_no_change_again(a
         ({"disks": [{"name": "data", "iothread_id": 0}]}, "iothread_id: 0 is out of range"),
     ],
 )
-def test_a_new_vm_is_refused_on_the_host_and_on_the_master(given, why):
-    with pytest.raises(BadArgument, match=why):
-        vm = spec.deployment(HostSettings(), "web1", 1, 64, {**given, "image": None}).vm
+def test_a_new_vm_is_refused_on_the_host_and_on_the_master(options, reason):
+    with pytest.raises(BadArgument, match=reason):
+        vm = spec.deployment(HostSettings(), "web1", 1, 64, {**options, "image": None}).vm
         domain.build(replace(vm, disks=(), domain_type="qemu"))
-    with pytest.raises(BadArgument, match=why):
-        spec.requirements_from_master("web1", 1, 64, given)
+    with pytest.raises(BadArgument, match=reason):
+        spec.requirements_from_master("web1", 1, 64, options)
 
 
 @pytest.mark.parametrize(
-    ("cpu", "mem", "why"),
+    ("cpu", "mem", "reason"),
     [
         ({"maximum": 2, "topology": 5}, 64, "^cpu"),
         ({"maximum": 2, "tuning": {"vcpupin": 5}}, 64, "^cpu:tuning"),
@@ -237,14 +242,14 @@ def test_a_new_vm_is_refused_on_the_host_and_on_the_master(given, why):
         (1, {"boot": 64, "hugepage": []}, "^mem"),
     ],
 )
-def test_so_are_its_processors_and_its_memory(cpu, mem, why):
-    with pytest.raises(BadArgument, match=why):
+def test_wrong_cpus_and_memory_are_refused_on_the_host_and_on_the_master(cpu, mem, reason):
+    with pytest.raises(BadArgument, match=reason):
         domain.build(spec.deployment(HostSettings(), "web1", cpu, mem, {"disk": None}).vm)
-    with pytest.raises(BadArgument, match=why):
+    with pytest.raises(BadArgument, match=reason):
         spec.requirements_from_master("web1", cpu, mem, {})
 
 
-def test_what_a_profile_may_have_of_a_disk_is_left_to_the_hosts():
+def test_disks_that_a_profile_may_complete_are_left_to_the_hosts():
     disks = [{"name": "cd", "source_file": "https://example.org/a.iso"}, {"name": "system"}]
 
     assert spec.requirements_from_master("web1", 1, 64, {"disks": disks}).disk_mib == 0

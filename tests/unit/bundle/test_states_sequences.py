@@ -1,4 +1,4 @@
-"""Whatever states come one after the other: test=True foresees each, and a second run is idle."""
+"""Random sequences of states: test=True foresees each, and a second run changes nothing."""
 
 import gc
 
@@ -15,29 +15,29 @@ from saltvirt.vm.show.host import inspect
 
 FILES = ("defined", "power", "snapshot", "absent", "networks", "pool", "volume")
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-# To explain a failure takes minutes.
+# Hypothesis' phase "explain" takes minutes.
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink]
 
 
 class Driver(stateside.Side):
-    """The test driver, as far as it is none of QEMU's."""
+    """libvirt's test driver, with its differences from QEMU's."""
 
     def reset(self):
-        """Have nothing there but the folders of pools, which it does not make."""
+        """Remove all but the folders of pools, which the driver does not create."""
         super().reset()
         for name in statesequences.POOLS:
             (self.folder / name).mkdir()
 
-    def is_waiting(self, state, given):
-        """Return also whether a network runs: what it will be at its next start is not told."""
+    def is_waiting(self, state, options):
+        """Return also whether a network runs: the driver hides its definition of the next start."""
         if state.startswith("network_"):
-            return bool(self.conn.networkLookupByName(given["name"]).isActive())
-        return super().is_waiting(state, given)
+            return bool(self.conn.networkLookupByName(options["name"]).isActive())
+        return super().is_waiting(state, options)
 
 
 @pytest.fixture
 def side(tmp_path, monkeypatch):
-    """The test driver, which has no answer for some of what is asked, and the states on it."""
+    """The test driver and the states on it; facts that the driver lacks are fakes."""
     types = DomainTypes(default="test", usable=["test"], why="")
     monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
     monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 16384, "cpus": 8})
@@ -52,20 +52,20 @@ def side(tmp_path, monkeypatch):
     uri = "test:///default"
     loaded = [asloaded.module(f"_states/virt_{name}.py") for name in FILES]
     functions = {}
-    for one in loaded:
-        one.__opts__.update(virt={"connection": {"uri": uri}, **options}, file_client="local")
-        functions |= {name: work for name, work in vars(one).items() if callable(work)}
+    for module in loaded:
+        module.__opts__.update(virt={"connection": {"uri": uri}, **options}, file_client="local")
+        functions |= {name: work for name, work in vars(module).items() if callable(work)}
 
     def say_test(is_test):
-        for one in loaded:
-            one.__opts__["test"] = is_test
+        for module in loaded:
+            module.__opts__["test"] = is_test
 
     with connect.open_connection(HostSettings(uri=uri), readonly=False) as conn:
-        made = Driver(conn, tmp_path / "world", functions, say_test)
-        yield made
-        made.reset()
-    # Hypothesis has what failed, and with it the connection, which would stay open.
-    del made, conn
+        driver = Driver(conn, tmp_path / "world", functions, say_test)
+        yield driver
+        driver.reset()
+    # Hypothesis keeps a failure's objects, and the connection among them would stay open.
+    del driver, conn
     gc.collect()
 
 
