@@ -252,8 +252,10 @@ def test_a_disk_that_only_the_running_vm_has_can_be_listed_again(states):
     disks = [{"name": name, "size": 8} for name in ("system", "data")]
     states.running("web1", **{**VM, "disks": disks})
     # The guest does not release the disk.
-    answer = states.defined("web1", **{**VM, "disks": disks[:1], "live": False, "detach": True})
-    assert answer["changes"]["web1"]["restart"] == ["disks"]
+    first_answer = states.defined(
+        "web1", **{**VM, "disks": disks[:1], "live": False, "detach": True}
+    )
+    assert first_answer["changes"]["web1"]["restart"] == ["disks"]
 
     answer = states.apply("running", **{**VM, "disks": disks})
 

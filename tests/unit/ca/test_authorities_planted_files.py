@@ -1,4 +1,4 @@
-"""Files that others put into the folders of a CA, and damaged records: revocation goes on."""
+"""Files that other programs put into a CA's folders, and damaged records: revocation works."""
 
 import json
 import stat
@@ -16,7 +16,7 @@ HOSTS = {"hyper1": {}, "hyper2": {}}
 
 @pytest.fixture
 def place_of_two(place):
-    """A CA that has signed for two hosts, with a stranger's file in each folder of records."""
+    """A CA that has signed for two hosts, with a foreign file in each folder of records."""
     for host in HOSTS:
         ask(place, host, {"libvirt-client": request()}, grains={})
     for folder in ("issued", "revoked", "enrolled"):
@@ -25,9 +25,9 @@ def place_of_two(place):
     return place
 
 
-def serial_of(out):
-    """Return the serial of the certificate in an answer, as it is on record."""
-    return f"{parsed(out).serial_number:032x}"
+def serial_of(answer):
+    """Return the serial of the certificate in an answer, as the record spells it."""
+    return f"{parsed(answer).serial_number:032x}"
 
 
 def test_a_planted_file_is_no_record_and_keeps_no_host_in(place_of_two):
@@ -47,7 +47,7 @@ def test_a_day_later_all_hosts_are_answered_beside_planted_files(place_of_two):
     assert parsed(ask(place_of_two, now=NOW + timedelta(days=2)))
 
 
-def test_a_mark_of_the_last_pruning_that_is_damaged_is_written_anew(place_of_two):
+def test_a_damaged_time_of_the_last_pruning_is_written_anew(place_of_two):
     mark = place_of_two.folder / "pruned"
     mark.write_bytes(b"\xff")
 
@@ -93,7 +93,7 @@ def test_a_damaged_record_is_passed_over(place, content):
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"2026-01-01T00:00:00", b"yesterday"])
-def test_a_revocation_whose_time_is_lost_stays_one(place, content):
+def test_a_revocation_without_a_readable_time_stays(place, content):
     serial = serial_of(ask(place))
     place.revoke([serial], NOW)
     (place.folder / "revoked" / serial).write_bytes(content)
@@ -103,7 +103,7 @@ def test_a_revocation_whose_time_is_lost_stays_one(place, content):
     assert serial in {f"{number:032x}" for number in certified.revoked_dates(place.folder)}
 
 
-def test_what_is_revoked_is_closed_to_others(place):
+def test_records_of_revocations_are_readable_by_root_alone(place):
     place.revoke(["ab" * 16], NOW)
 
     assert stat.S_IMODE((place.folder / "revoked" / ("ab" * 16)).stat().st_mode) == 0o600
@@ -119,7 +119,7 @@ def test_a_revocation_is_noted_though_the_list_cannot_be_written(place, monkeypa
     assert place.revoked() == {serial}
 
 
-def test_a_ca_that_fails_keeps_no_other_from_revoking(place):
+def test_other_cas_revoke_though_one_ca_fails(place):
     ask(place, wanted={"libvirt-client": request(), "vnc-server": request()})
     main = Authorities(place.folder)
     (place.folder / "cakey.pem").unlink()
@@ -133,13 +133,13 @@ def test_a_ca_that_fails_keeps_no_other_from_revoking(place):
 
 
 def test_a_backup_has_no_planted_files(place_of_two):
-    kept = backup.read_all(place_of_two.folder)
+    backup_files = backup.read_all(place_of_two.folder)
 
-    assert not [name for name in kept if name.endswith(".p")]
-    assert any(name.startswith("issued/") for name in kept)
+    assert not [name for name in backup_files if name.endswith(".p")]
+    assert any(name.startswith("issued/") for name in backup_files)
 
 
-def test_what_a_replaced_ca_has_signed_is_forgotten_when_it_is_trusted_no_more(place):
+def test_certificates_of_a_replaced_ca_are_forgotten_once_hosts_no_longer_trust_it(place):
     old = serial_of(ask(place))
     place.revoke([old], NOW)
     place.begin_rotation(NOW)
@@ -152,7 +152,7 @@ def test_what_a_replaced_ca_has_signed_is_forgotten_when_it_is_trusted_no_more(p
     assert [row["serial"] for row in place.issued()] == [new] and place.revoked() == set()
 
 
-def test_a_record_without_its_ca_stays_until_it_is_over(place):
+def test_a_record_without_its_ca_stays_until_the_certificate_expires(place):
     old = serial_of(ask(place))
     path = place.folder / "issued" / f"{old}.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "authority": ""}))

@@ -1,4 +1,4 @@
-"""One CA for each use: what one signed is good for nothing else."""
+"""Each use has a CA of its own: a certificate of one use is not accepted for another."""
 
 from datetime import timedelta
 
@@ -14,59 +14,66 @@ HOSTS = {"hyper1": {}, "hyper2": {}}
 
 
 def vouches(trust, leaf):
-    """Return whether one of the CAs that a use trusts has signed a certificate, and kept it."""
-    by = x509.load_pem_x509_certificates(trust.ca.encode())
-    lists = [part + "-----END X509 CRL-----" for part in trust.crl.split("-----END X509 CRL-----")]
-    for one in lists[:-1]:
-        found = x509.load_pem_x509_crl(one.encode())
-        if found.get_revoked_certificate_by_serial_number(leaf.serial_number):
+    """Return whether a CA that a use trusts has signed a certificate and not revoked it."""
+    authorities = x509.load_pem_x509_certificates(trust.ca.encode())
+    pems = [part + "-----END X509 CRL-----" for part in trust.crl.split("-----END X509 CRL-----")]
+    for pem in pems[:-1]:
+        crl = x509.load_pem_x509_crl(pem.encode())
+        if crl.get_revoked_certificate_by_serial_number(leaf.serial_number):
             return False
-    for one in by:
+    for authority in authorities:
         try:
-            leaf.verify_directly_issued_by(one)
-        except Exception:  # whatever is wrong with it: it is not of this CA
+            leaf.verify_directly_issued_by(authority)
+        except Exception:  # any failure means that this CA did not sign it
             continue
         return True
     return False
 
 
 @pytest.mark.parametrize("purpose", policy.PURPOSES)
-def test_what_is_signed_for_one_use_is_trusted_there_alone(place, purpose):
-    out = ask(place, wanted={purpose: request()})
+def test_a_certificate_for_one_use_is_trusted_for_that_use_alone(place, purpose):
+    answer = ask(place, wanted={purpose: request()})
 
-    trusted = {use for use in USES if vouches(out.trust[use], parsed(out, purpose))}
+    trusted = {use for use in USES if vouches(answer.trust[use], parsed(answer, purpose))}
 
     assert trusted == {use_of(purpose)}
 
 
 def test_the_cas_have_different_keys_and_names(place):
-    out = ask(place)
+    answer = ask(place)
 
-    found = [x509.load_pem_x509_certificate(one.ca.encode()) for one in out.trust.values()]
+    certificates = [
+        x509.load_pem_x509_certificate(trust.ca.encode()) for trust in answer.trust.values()
+    ]
 
-    assert len({one.subject.rfc4514_string() for one in found}) == len(USES)
-    assert len({ca._public_bytes(one.public_key()) for one in found}) == len(USES)
+    assert len({certificate.subject.rfc4514_string() for certificate in certificates}) == len(USES)
+    assert len({ca._public_bytes(certificate.public_key()) for certificate in certificates}) == len(
+        USES
+    )
 
 
-def test_a_rotation_replaces_every_ca_and_nobody_is_untrusted_in_between(place):
-    first, all_ = (
+def test_hosts_trust_each_other_at_each_step_of_a_rotation_of_all_cas(place):
+    first_answer, authorities = (
         ask(place, wanted={p: request() for p in policy.PURPOSES}),
         Authorities(place.folder),
     )
-    leaves = {p: parsed(first, p) for p in policy.PURPOSES}
-    all_.begin_rotation(NOW)
-    told = [ask(place, wanted={})]
-    all_.promote(NOW)
-    told.append(ask(place, wanted={p: request() for p in policy.PURPOSES}))
+    leaves = {p: parsed(first_answer, p) for p in policy.PURPOSES}
+    authorities.begin_rotation(NOW)
+    answers = [ask(place, wanted={})]
+    authorities.promote(NOW)
+    answers.append(ask(place, wanted={p: request() for p in policy.PURPOSES}))
     for purpose, leaf in leaves.items():
-        assert all(vouches(one.trust[use_of(purpose)], leaf) for one in told)
-        assert all(vouches(one.trust[use_of(purpose)], parsed(told[1], purpose)) for one in told)
-    all_.finish_rotation(NOW)
+        assert all(vouches(answer.trust[use_of(purpose)], leaf) for answer in answers)
+        assert all(
+            vouches(answer.trust[use_of(purpose)], parsed(answers[1], purpose))
+            for answer in answers
+        )
+    authorities.finish_rotation(NOW)
 
-    last = ask(place, wanted={})
+    last_answer = ask(place, wanted={})
     for purpose, leaf in leaves.items():
-        assert not vouches(last.trust[use_of(purpose)], leaf)
-        assert vouches(last.trust[use_of(purpose)], parsed(told[1], purpose))
+        assert not vouches(last_answer.trust[use_of(purpose)], leaf)
+        assert vouches(last_answer.trust[use_of(purpose)], parsed(answers[1], purpose))
 
 
 def test_a_host_gets_so_many_certificates_in_an_hour_and_no_more(place):
@@ -85,7 +92,7 @@ def test_a_host_gets_so_many_certificates_in_an_hour_and_no_more(place):
         asks("hyper1", 1, minutes=62)
 
 
-def test_without_an_option_that_is_60_times(place):
+def test_the_default_is_60_certificates_an_hour(place):
     for _time in range(60):
         ask(place, "hyper1", wanted=QEMU)
 
@@ -93,39 +100,39 @@ def test_without_an_option_that_is_60_times(place):
         ask(place, "hyper1", wanted=QEMU)
 
 
-def test_certificates_that_are_over_are_forgotten_and_the_others_are_not(place):
+def test_only_expired_certificates_are_forgotten(place):
     old, new = parsed(ask(place)), parsed(ask(place, now=NOW + timedelta(days=80)))
     main = Authorities(place.folder)
     main.revoke(main.issued()[:1], NOW)
 
     ask(place, wanted={}, now=NOW + timedelta(days=92))
 
-    left = {row["serial"] for row in main.issued()}
-    assert f"{new.serial_number:032x}" in left and f"{old.serial_number:032x}" not in left
+    serials = {row["serial"] for row in main.issued()}
+    assert f"{new.serial_number:032x}" in serials and f"{old.serial_number:032x}" not in serials
     assert f"{old.serial_number:032x}" not in main.revoked()
 
 
 CLAIM = {"fqdn": "hyper1.example.org", "host": "hyper1", "ipv4": ["192.0.2.1"]}
 
 
-def names(out):
-    """Return all that an answer lets a host be called."""
-    return {*out.names, *out.addresses}
+def names(answer):
+    """Return all names and addresses that an answer certifies for a host."""
+    return {*answer.names, *answer.addresses}
 
 
-def test_a_hypervisor_that_claims_what_another_is_certified_for_does_not_take_it_away(place):
-    first = names(ask(place, "hyper1", grains=CLAIM))
-    stolen = names(ask(place, "evil", grains=CLAIM, others={"hyper1": {}}))
-    again = names(ask(place, "hyper1", grains=CLAIM, others={"evil": CLAIM}))
+def test_a_hypervisor_cannot_take_names_that_another_is_certified_for(place):
+    first_names = names(ask(place, "hyper1", grains=CLAIM))
+    evil_names = names(ask(place, "evil", grains=CLAIM, others={"hyper1": {}}))
+    second_names = names(ask(place, "hyper1", grains=CLAIM, others={"evil": CLAIM}))
 
-    assert again == first == {"hyper1", "hyper1.example.org", "192.0.2.1"}
-    assert stolen == {"evil"}
+    assert second_names == first_names == {"hyper1", "hyper1.example.org", "192.0.2.1"}
+    assert evil_names == {"evil"}
 
 
-def test_what_two_new_hypervisors_claim_is_neithers(place):
-    out = names(ask(place, "hyper1", grains=CLAIM, others={"evil": {"ipv4": ["192.0.2.1"]}}))
+def test_an_address_that_two_new_hypervisors_claim_is_certified_for_neither(place):
+    answer = names(ask(place, "hyper1", grains=CLAIM, others={"evil": {"ipv4": ["192.0.2.1"]}}))
 
-    assert "192.0.2.1" not in out
+    assert "192.0.2.1" not in answer
     assert names(ask(place, "evil", grains=CLAIM, others={"hyper1": CLAIM})) == {"evil"}
 
 
@@ -138,33 +145,33 @@ def test_a_host_is_certified_for_no_name_that_another_may_get(place):
 @pytest.mark.parametrize(
     "grains", [{"ipv4": 5}, {"ipv4": {"a": 1}, "fqdn": ["x"]}, "x", None, {"host": 1}, [1]]
 )
-def test_whatever_one_host_says_of_itself_keeps_no_other_from_its_certificate(place, grains):
+def test_no_grains_of_one_host_keep_another_from_its_certificate(place, grains):
     assert "hyper1" in names(ask(place, "hyper1", grains=CLAIM, others={"hyper3": grains}))
     assert names(ask(place, "hyper3", grains=grains)) == {"hyper3"}
 
 
 def test_a_guest_that_claims_a_hypervisors_names_takes_nothing_away(place):
-    # What guests say does not come here; their ids do.
-    out = ask(place, "hyper1", grains={**CLAIM, "fqdn": "hyper1.web"}, guests=["hyper1.web"])
+    # Grains of guests do not reach the CA; their minion ids do.
+    answer = ask(place, "hyper1", grains={**CLAIM, "fqdn": "hyper1.web"}, guests=["hyper1.web"])
 
-    assert names(out) == {"hyper1", "192.0.2.1"}
+    assert names(answer) == {"hyper1", "192.0.2.1"}
 
 
-def test_what_a_host_does_not_say_any_more_is_free_for_the_next(place):
+def test_an_address_that_a_host_no_longer_claims_is_free_for_another(place):
     ask(place, "hyper1", grains=CLAIM)
     ask(place, "hyper1", grains={})
 
     assert "192.0.2.1" in names(ask(place, "hyper2", grains=CLAIM, others={"hyper1": {}}))
 
 
-def test_what_the_operator_gives_to_a_host_is_nobody_elses(place):
-    given = {"names": {"hyper1": ["192.0.2.1"]}}
+def test_an_address_that_the_operator_gives_to_a_host_is_certified_for_no_other(place):
+    options = {"names": {"hyper1": ["192.0.2.1"]}}
 
-    taken = names(ask(place, "evil", grains=CLAIM, others={"hyper1": {}}, options=given))
+    evil_names = names(ask(place, "evil", grains=CLAIM, others={"hyper1": {}}, options=options))
 
-    assert taken == {"evil"}
-    own = names(ask(place, "hyper1", grains={}, others={"evil": CLAIM}, options=given))
-    assert own == {"hyper1", "192.0.2.1"}
+    assert evil_names == {"evil"}
+    host_names = names(ask(place, "hyper1", grains={}, others={"evil": CLAIM}, options=options))
+    assert host_names == {"hyper1", "192.0.2.1"}
 
 
 def test_a_host_with_countless_addresses_is_certified_for_some(place):

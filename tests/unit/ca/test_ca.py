@@ -1,4 +1,4 @@
-"""The CA: what it signs is right, what it must not sign it refuses, a crash leaves it sound."""
+"""The CA signs sound certificates, refuses wrong requests, and survives a crash."""
 
 import multiprocessing
 import os
@@ -22,12 +22,12 @@ from sizes import sizes
 
 
 def test_openssl_verifies_what_was_signed(place, tmp_path):
-    out = ask(place, wanted={p: request() for p in policy.PURPOSES})
+    answer = ask(place, wanted={p: request() for p in policy.PURPOSES})
 
     for purpose, role in policy.PURPOSES.items():
-        trust = out.trust[use_of(purpose)]
+        trust = answer.trust[use_of(purpose)]
         (tmp_path / "ca.pem").write_text(trust.ca + trust.crl)
-        (tmp_path / "leaf.pem").write_text(out.certificates[purpose])
+        (tmp_path / "leaf.pem").write_text(answer.certificates[purpose])
         at = str(int(NOW.timestamp()) + 60)
         verify = [
             "openssl",
@@ -41,8 +41,8 @@ def test_openssl_verifies_what_was_signed(place, tmp_path):
             tmp_path / "ca.pem",
             tmp_path / "leaf.pem",
         ]
-        done = subprocess.run(verify, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        completed = subprocess.run(verify, capture_output=True, text=True, check=False)
+        assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 def test_a_leaf_has_the_right_uses_and_cannot_sign(place):
@@ -105,7 +105,7 @@ def test_nothing_that_a_request_asks_for_is_granted(place):
     assert leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
 
 
-def test_a_host_that_says_it_is_another_is_not_believed(place):
+def test_a_host_gets_no_names_of_another_host(place):
     others = {"hyper2": {"fqdn": "hyper2.example.org", "ipv4": ["192.0.2.2"]}}
     lies = {"fqdn": "hyper2.example.org", "host": "hyper2", "ipv4": ["192.0.2.2", "192.0.2.1"]}
 
@@ -151,10 +151,10 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("wanted", SHAPES)
-def test_a_question_of_the_wrong_shape_is_refused(place, wanted):
+@pytest.mark.parametrize("requests", SHAPES)
+def test_a_question_of_the_wrong_shape_is_refused(place, requests):
     with pytest.raises(PkiError):
-        ask(place, wanted=wanted)
+        ask(place, wanted=requests)
 
 
 GOOD = request()
@@ -200,10 +200,10 @@ def test_an_older_releases_ca_is_adopted(place, tmp_path):
         subprocess.run(["openssl", *argv], check=True, cwd=place.folder, capture_output=True)
     before = (place.folder / "cacert.pem").read_bytes()
 
-    out = ask(place, now=datetime.now(timezone.utc))
+    answer = ask(place, now=datetime.now(timezone.utc))
 
-    assert out.trust["libvirt"].ca.encode() == before
-    parsed(out).verify_directly_issued_by(x509.load_pem_x509_certificate(before))
+    assert answer.trust["libvirt"].ca.encode() == before
+    parsed(answer).verify_directly_issued_by(x509.load_pem_x509_certificate(before))
 
 
 def test_a_key_of_another_ca_is_refused(place):
@@ -268,22 +268,22 @@ def test_a_crash_between_the_ca_files_leaves_a_ca_that_can_be_made(place):
 def test_a_backup_comes_back_whole_and_only_with_its_passphrase(place, tmp_path):
     ask(place)
     text = backup.pack(backup.read_all(place.folder), "correct horse battery")
-    again = store.Store(tmp_path / "again")
+    new_store = store.Store(tmp_path / "again")
 
     with pytest.raises(PkiError, match="passphrase is wrong"):
         backup.unpack(text, "wrong horse battery")
     unpacked = backup.unpack(text, "correct horse battery")
-    backup.restore(again.folder, unpacked)
+    backup.restore(new_store.folder, unpacked)
 
     assert "PRIVATE" not in text
-    assert backup.read_all(again.folder) == backup.read_all(place.folder)
-    assert stat.S_IMODE((again.folder / "cakey.pem").stat().st_mode) == 0o600
+    assert backup.read_all(new_store.folder) == backup.read_all(place.folder)
+    assert stat.S_IMODE((new_store.folder / "cakey.pem").stat().st_mode) == 0o600
     with pytest.raises(PkiError, match="there is a CA"):
-        backup.restore(again.folder, unpacked)
+        backup.restore(new_store.folder, unpacked)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "salt-virt-ca-backup:1\na\nb\nc\n"])
-def test_what_is_no_backup_is_refused(text):
+def test_text_that_is_no_backup_is_refused(text):
     with pytest.raises(PkiError):
         backup.unpack(text, "correct horse battery")
 
@@ -322,33 +322,35 @@ def test_the_list_shows_the_state_of_every_certificate(place):
     assert [row["state"] for row in late] == ["expired", "good", "revoked"]
 
 
-def trusted(out):
+def trusted_certificates(answer):
     """Return the certificates that an answer tells a host to trust."""
-    return x509.load_pem_x509_certificates(out.trust["libvirt"].ca.encode())
+    return x509.load_pem_x509_certificates(answer.trust["libvirt"].ca.encode())
 
 
 def test_a_rotation_leaves_every_two_hosts_a_common_trust_at_each_step(place):
     old = parsed(ask(place))
     place.begin_rotation(NOW)
     place.begin_rotation(NOW)
-    both = ask(place, wanted={})
-    assert [old.issuer == c.subject for c in trusted(both)] == [True, False]
+    both_trusted = ask(place, wanted={})
+    assert [old.issuer == c.subject for c in trusted_certificates(both_trusted)] == [True, False]
 
     place.promote(NOW)
     place.promote(NOW)
     renewed = ask(place)
     new = parsed(renewed)
-    assert {c.subject for c in trusted(renewed)} == {c.subject for c in trusted(both)}
-    assert new.issuer == trusted(renewed)[0].subject != old.issuer
-    new.verify_directly_issued_by(trusted(both)[1])
+    assert {c.subject for c in trusted_certificates(renewed)} == {
+        c.subject for c in trusted_certificates(both_trusted)
+    }
+    assert new.issuer == trusted_certificates(renewed)[0].subject != old.issuer
+    new.verify_directly_issued_by(trusted_certificates(both_trusted)[1])
 
     place.finish_rotation(NOW)
-    assert [c.subject for c in trusted(ask(place, wanted={}))] == [new.issuer]
+    assert [c.subject for c in trusted_certificates(ask(place, wanted={}))] == [new.issuer]
 
 
-def test_what_was_revoked_stays_revoked_through_a_rotation(place):
-    old = parsed(ask(place))
-    place.revoke([f"{old.serial_number:032x}"], NOW)
+def test_a_revoked_certificate_stays_revoked_through_a_rotation(place):
+    certificate = parsed(ask(place))
+    place.revoke([f"{certificate.serial_number:032x}"], NOW)
     place.begin_rotation(NOW)
     place.promote(NOW)
 
@@ -356,20 +358,20 @@ def test_what_was_revoked_stays_revoked_through_a_rotation(place):
     pieces = [p + "-----END X509 CRL-----" for p in text.split("-----END X509 CRL-----")[:-1]]
     lists = [x509.load_pem_x509_crl(piece.encode()) for piece in pieces]
 
-    assert len({one.issuer for one in lists}) == 2
-    by_old = next(one for one in lists if one.issuer == old.issuer)
-    assert by_old.get_revoked_certificate_by_serial_number(old.serial_number)
+    assert len({crl.issuer for crl in lists}) == 2
+    by_old = next(crl for crl in lists if crl.issuer == certificate.issuer)
+    assert by_old.get_revoked_certificate_by_serial_number(certificate.serial_number)
 
 
 def test_a_rotation_killed_while_it_replaced_the_ca_goes_on(place):
     place.begin_rotation(NOW)
     (place.folder / "previous").mkdir()
     store._write_authority(place.folder / "previous", place.authority(NOW))
-    coming = (place.folder / "next" / "cakey.pem").read_bytes()
-    (place.folder / "cakey.pem").write_bytes(coming)
+    next_key = (place.folder / "next" / "cakey.pem").read_bytes()
+    (place.folder / "cakey.pem").write_bytes(next_key)
     with pytest.raises(PkiError, match="not the key"):
         place.authority(NOW)
 
     place.promote(NOW)
 
-    assert parsed(ask(place)).issuer == trusted(ask(place, wanted={}))[0].subject
+    assert parsed(ask(place)).issuer == trusted_certificates(ask(place, wanted={}))[0].subject

@@ -1,4 +1,4 @@
-"""Hypervisors that want what is another's: its names, its certificates, one more of their own."""
+"""Hypervisors that request another's names, or more certificates than they may have."""
 
 import threading
 
@@ -19,44 +19,46 @@ RIVAL = {"fqdn": "hyper1.example.org", "host": "hyper3", "ipv4": ["10.0.0.1", "1
 
 
 @pytest.fixture
-def asks(pillar, monkeypatch):  # noqa: F811
-    """Ask as a hypervisor of three, with what it says of itself; the pillar's options."""
-    said = dict(GRAINS)
+def request_as(pillar, monkeypatch):  # noqa: F811
+    """Return a function that requests certificates as one of three hypervisors."""
+    grains_of_host = dict(GRAINS)
     for one in GRAINS:
         (membership.folder(pillar.__opts__).parent / "minions" / one).write_text("key")
     pillar.__opts__["virt"] = {"hypervisors": list(GRAINS)}
-    found = lambda minion, _opts: (minion, said[minion], {})  # noqa: E731
-    monkeypatch.setattr(salt.utils.minions, "get_minion_data", found)
+    minion_data = lambda minion, _opts: (minion, grains_of_host[minion], {})  # noqa: E731
+    monkeypatch.setattr(salt.utils.minions, "get_minion_data", minion_data)
 
     def ask(host, grains=None, purposes=("libvirt-server",)):
-        said[host] = pillar.__opts__["grains"] = grains or said[host]
-        wanted = {purpose: request() for purpose in purposes}
-        told = pillar.ext_pillar(host, {}, certificates=wanted, version=answer.VERSION)
-        return told["libvirt_pki"]
+        grains_of_host[host] = pillar.__opts__["grains"] = grains or grains_of_host[host]
+        requests = {purpose: request() for purpose in purposes}
+        data = pillar.ext_pillar(host, {}, certificates=requests, version=answer.VERSION)
+        return data["libvirt_pki"]
 
     ask.opts = pillar.__opts__
     return ask
 
 
-def names(told):
-    """Return what an answer lets a host be called, or why there is none."""
-    return told.get("error") or {*told["names"], *told["addresses"]}
+def names(answer):
+    """Return the names and addresses that an answer certifies, or its error."""
+    return answer.get("error") or {*answer["names"], *answer["addresses"]}
 
 
-def test_who_says_it_has_a_vm_of_a_hypervisors_name_does_not_get_that_ones_names(asks):
+def test_a_host_with_a_vm_named_as_a_hypervisor_does_not_get_the_hypervisors_names(request_as):
     for host in GRAINS:
-        asks(host)
+        request_as(host)
     lastseen.refresh(
-        asks.opts, lastseen.ReportedNames(names_by_host={"hyper3": ["hyper1", "hyper2"]})
+        request_as.opts, lastseen.ReportedNames(names_by_host={"hyper3": ["hyper1", "hyper2"]})
     )
 
-    assert names(asks("hyper3", RIVAL)) == {"hyper3", "10.0.0.3"}
-    lastseen.refresh(asks.opts, lastseen.ReportedNames(names_by_host={"hyper3": []}))
-    assert names(asks("hyper1")) == {"hyper1", "hyper1.example.org", "10.0.0.1"}
+    assert names(request_as("hyper3", RIVAL)) == {"hyper3", "10.0.0.3"}
+    lastseen.refresh(request_as.opts, lastseen.ReportedNames(names_by_host={"hyper3": []}))
+    assert names(request_as("hyper1")) == {"hyper1", "hyper1.example.org", "10.0.0.1"}
 
 
-def test_who_is_shut_out_while_its_question_is_open_has_nothing_afterwards(asks, monkeypatch):
-    asks("hyper3")
+def test_a_host_that_is_shut_out_during_its_request_has_no_certificate_afterwards(
+    request_as, monkeypatch
+):
+    request_as("hyper3")
     is_open, may_go_on = threading.Event(), threading.Event()
     subjects = policy.subjects
 
@@ -66,29 +68,33 @@ def test_who_is_shut_out_while_its_question_is_open_has_nothing_afterwards(asks,
         return subjects(*args)
 
     monkeypatch.setattr(policy, "subjects", slow)
-    told = {}
-    asking = threading.Thread(target=lambda: told.update(asks("hyper3", purposes=("qemu-client",))))
-    asking.start()
+    answer = {}
+    thread = threading.Thread(
+        target=lambda: answer.update(request_as("hyper3", purposes=("qemu-client",)))
+    )
+    thread.start()
     is_open.wait(10)
-    membership.disallow(asks.opts, ["hyper3"])
+    membership.disallow(request_as.opts, ["hyper3"])
     threading.Timer(0.2, may_go_on.set).start()
 
-    certificates.revoke_hosts(asks.opts, ["hyper3"], store.utc_now())
+    certificates.revoke_hosts(request_as.opts, ["hyper3"], store.utc_now())
 
-    asking.join()
-    assert "was shut out" in told["error"]
-    rows = certificates.list_certificates(certificates.open_authorities(asks.opts), store.utc_now())
+    thread.join()
+    assert "was shut out" in answer["error"]
+    rows = certificates.list_certificates(
+        certificates.open_authorities(request_as.opts), store.utc_now()
+    )
     assert {row["state"] for row in rows if row["host"] == "hyper3"} == {"revoked"}
 
 
-def test_a_host_with_countless_addresses_keeps_nobody_waiting(asks):
-    looked_at = []
+def test_of_countless_addresses_only_the_first_are_read(request_as):
+    read_addresses = []
 
     class Many(list):
         def __iter__(self):
-            for one in super().__iter__():
-                looked_at.append(one)
-                yield one
+            for address in super().__iter__():
+                read_addresses.append(address)
+                yield address
 
     grains = {**GRAINS["hyper3"], "ipv4": Many(["127.0.0.1"] * 100_000)}
-    assert policy.reachable(grains) == [] and len(looked_at) < 300
+    assert policy.reachable(grains) == [] and len(read_addresses) < 300

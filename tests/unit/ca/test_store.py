@@ -1,4 +1,4 @@
-"""The CA's files: what is lost is not replaced in silence, and a backup comes back whole."""
+"""The CA's files: a lost file is not replaced in silence, and a backup restores all."""
 
 import errno
 import os
@@ -19,23 +19,27 @@ from saltvirt.cluster.cloud import Cloud
 from saltvirt.core import files
 
 
-def lose(place):
+def lose_certificate(place):
     """Lose the CA's certificate."""
     (place.folder / "cacert.pem").unlink()
 
 
-def dangle(place):
-    """Let the CA's certificate be a link that leads nowhere, as when its package is removed."""
-    lose(place)
+def make_dangling(place):
+    """Make the CA's certificate a dangling link, as after its package is removed."""
+    lose_certificate(place)
     (place.folder / "cacert.pem").symlink_to(place.folder.parent / "gone.crt")
 
 
 LOST = {
-    "after the first certificate": lambda p: (ask(p), (p.folder / "cacrl.pem").unlink(), lose(p)),
-    "after a revocation": lambda p: (p.revoke(["ab" * 16], NOW), lose(p)),
-    "with a list alone": lambda p: (p.authority(NOW), p.revocations(NOW), lose(p)),
-    "in a rotation": lambda p: (p.begin_rotation(NOW), lose(p)),
-    "as a link": lambda p: (p.authority(NOW), dangle(p)),
+    "after the first certificate": lambda p: (
+        ask(p),
+        (p.folder / "cacrl.pem").unlink(),
+        lose_certificate(p),
+    ),
+    "after a revocation": lambda p: (p.revoke(["ab" * 16], NOW), lose_certificate(p)),
+    "with a list alone": lambda p: (p.authority(NOW), p.revocations(NOW), lose_certificate(p)),
+    "in a rotation": lambda p: (p.begin_rotation(NOW), lose_certificate(p)),
+    "as a link": lambda p: (p.authority(NOW), make_dangling(p)),
 }
 
 
@@ -76,21 +80,21 @@ def test_a_certificate_that_is_a_link_to_a_file_is_adopted(place):
     assert ask(place).trust["libvirt"].ca.encode() == real.read_bytes()
 
 
-def with_notes(place):
+def backup_of_many_certificates(place):
     """Return a backup of a CA that has issued many certificates; the CA is gone then."""
     place.authority(NOW)
     place.revoke(["ab" * 16], NOW)
     (place.folder / "issued").mkdir()
     for number in range(200):
         (place.folder / "issued" / f"{number:032x}.json").write_text("{}")
-    kept = backup.read_all(place.folder)
+    backup_files = backup.read_all(place.folder)
     shutil.rmtree(place.folder)
-    return kept
+    return backup_files
 
 
 def test_a_host_that_asks_during_an_import_gets_the_imported_ca(place):
-    kept = with_notes(place)
-    importing = threading.Thread(target=backup.restore, args=(place.folder, kept))
+    backup_files = backup_of_many_certificates(place)
+    importing = threading.Thread(target=backup.restore, args=(place.folder, backup_files))
     importing.start()
     end = time.monotonic() + 10
     while not (place.folder / "issued").exists():  # it holds the lock
@@ -99,21 +103,21 @@ def test_a_host_that_asks_during_an_import_gets_the_imported_ca(place):
     authority = place.authority(NOW)
 
     importing.join()
-    assert ca.certificate_pem(authority.certificate) == kept["cacert.pem"]
-    assert backup.read_all(place.folder) == kept
+    assert ca.certificate_pem(authority.certificate) == backup_files["cacert.pem"]
+    assert backup.read_all(place.folder) == backup_files
 
 
-def test_a_backup_waits_for_whoever_changes_the_ca(place):
+def test_a_backup_waits_for_changes_of_the_ca(place):
     place.authority(NOW)
-    seen = []
+    backups = []
     with place.locked():
-        reading = threading.Thread(target=lambda: seen.append(backup.read_all(place.folder)))
+        reading = threading.Thread(target=lambda: backups.append(backup.read_all(place.folder)))
         reading.start()
         time.sleep(0.2)
-        assert seen == []
+        assert backups == []
         (place.folder / "late").write_text("x")
     reading.join()
-    assert seen[0]["late"] == b"x"
+    assert backups[0]["late"] == b"x"
 
 
 def test_a_backup_of_no_ca_makes_no_folder(place):
@@ -122,42 +126,42 @@ def test_a_backup_of_no_ca_makes_no_folder(place):
 
 
 @pytest.mark.parametrize("name", ["../evil", "issued/../../evil", "issued/..", "/evil"])
-def test_a_backup_that_names_a_file_elsewhere_is_not_begun_with(place, name):
-    kept = with_notes(place)
+def test_a_backup_with_a_path_outside_the_ca_is_not_imported(place, name):
+    backup_files = backup_of_many_certificates(place)
 
     with pytest.raises(PkiError, match="outside the CA"):
-        backup.restore(place.folder, {**kept, name: b"x"})
+        backup.restore(place.folder, {**backup_files, name: b"x"})
 
     assert os.listdir(place.folder) == []
 
 
 @pytest.mark.parametrize("in_the_way", ["issued", "revoked"])
-def test_an_import_that_fails_leaves_nothing_and_can_be_done_again(place, in_the_way):
-    kept = with_notes(place)
+def test_a_failed_import_leaves_nothing_and_can_be_repeated(place, in_the_way):
+    backup_files = backup_of_many_certificates(place)
     place.folder.mkdir()
     (place.folder / in_the_way).write_text("in the way")
 
     with pytest.raises(OSError):
-        backup.restore(place.folder, kept)
+        backup.restore(place.folder, backup_files)
     (place.folder / in_the_way).unlink()
-    left = [path for path in place.folder.rglob("*") if not path.is_dir()]
-    backup.restore(place.folder, kept)
+    files = [path for path in place.folder.rglob("*") if not path.is_dir()]
+    backup.restore(place.folder, backup_files)
 
-    assert left == []
-    assert backup.read_all(place.folder) == kept
+    assert files == []
+    assert backup.read_all(place.folder) == backup_files
 
 
 def test_an_import_brings_a_lost_certificate_back_and_loses_no_other_key(place):
     ask(place)
-    kept = backup.read_all(place.folder)
-    lose(place)
-    other = ca.key_pem(ca.new_key())
-    (place.folder / "cakey.pem").write_bytes(other)
+    backup_files = backup.read_all(place.folder)
+    lose_certificate(place)
+    other_key = ca.key_pem(ca.new_key())
+    (place.folder / "cakey.pem").write_bytes(other_key)
 
-    backup.restore(place.folder, kept)
+    backup.restore(place.folder, backup_files)
 
-    assert ask(place).trust["libvirt"].ca.encode() == kept["cacert.pem"]
-    assert [path.read_bytes() for path in place.folder.glob("cakey.pem.*")] == [other]
+    assert ask(place).trust["libvirt"].ca.encode() == backup_files["cacert.pem"]
+    assert [path.read_bytes() for path in place.folder.glob("cakey.pem.*")] == [other_key]
 
 
 def test_a_key_on_a_read_only_mount_is_used_as_it_is(place, monkeypatch):
@@ -175,30 +179,30 @@ def test_a_key_on_a_read_only_mount_is_used_as_it_is(place, monkeypatch):
 def test_an_import_of_a_backup_with_a_key_put_aside_loses_no_other_key(place):
     ask(place)
     (place.folder / "cakey.pem.1").write_bytes(b"put aside before the backup")
-    kept = backup.read_all(place.folder)
-    assert "cakey.pem.1" not in kept
+    backup_files = backup.read_all(place.folder)
+    assert "cakey.pem.1" not in backup_files
     shutil.rmtree(place.folder)
     place.folder.mkdir()
-    other = ca.key_pem(ca.new_key())
-    (place.folder / "cakey.pem").write_bytes(other)
+    other_key = ca.key_pem(ca.new_key())
+    (place.folder / "cakey.pem").write_bytes(other_key)
 
-    backup.restore(place.folder, {**kept, "cakey.pem.1": b"put aside before the backup"})
+    backup.restore(place.folder, {**backup_files, "cakey.pem.1": b"put aside before the backup"})
 
-    assert [path.read_bytes() for path in place.folder.glob("cakey.pem.*")] == [other]
+    assert [path.read_bytes() for path in place.folder.glob("cakey.pem.*")] == [other_key]
 
 
-def test_a_backup_brings_back_who_is_a_hypervisor_but_not_over_a_newer_word(place):
+def test_a_backup_restores_the_list_of_hypervisors_but_does_not_replace_a_newer_one(place):
     ask(place)
     opts = {"pki_dir": str(place.folder.parent)}
     membership.allow(opts, ["hyper1", "hyper4"])
-    kept = backup.read_all(place.folder)
+    backup_files = backup.read_all(place.folder)
     shutil.rmtree(place.folder)
     membership.disallow(opts, ["hyper4"])
 
     with pytest.raises(PkiError, match="hypervisors.json is another list"):
-        backup.restore(place.folder, kept)
+        backup.restore(place.folder, backup_files)
     (place.folder / "hypervisors.json").unlink()
-    backup.restore(place.folder, kept)
+    backup.restore(place.folder, backup_files)
 
     assert membership.read_listed(opts).has("hyper4")
     assert (place.folder / "hypervisors.json").stat().st_mode & 0o077 == 0
@@ -206,16 +210,16 @@ def test_a_backup_brings_back_who_is_a_hypervisor_but_not_over_a_newer_word(plac
 
 def test_an_import_does_not_write_where_a_link_is_the_certificate(place):
     place.authority(NOW)
-    kept = backup.read_all(place.folder)
-    dangle(place)
+    backup_files = backup.read_all(place.folder)
+    make_dangling(place)
 
     with pytest.raises(PkiError, match="there is a CA in .* already; move it away first"):
-        backup.restore(place.folder, kept)
+        backup.restore(place.folder, backup_files)
 
 
-def test_a_runner_says_in_one_line_what_the_ca_refuses(place):
+def test_a_runner_returns_the_cas_error_in_one_line(place):
     serial = f"{parsed(ask(place)).serial_number:032x}"
-    lose(place)
+    lose_certificate(place)
     cloud = Cloud.of({"pki_dir": str(place.folder.parent)})
 
     with pytest.raises(certificates.PkiRefused, match="is lost, and its CA has been in use"):
