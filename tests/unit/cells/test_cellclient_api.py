@@ -1,4 +1,4 @@
-"""A salt-api that is silent, slow, hostile or somebody else's: real servers, a line for each."""
+"""A silent, slow, hostile or foreign salt-api, each a real server, gives an error of one line."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ LIST = Call(fun="virt.list", arguments={"host": None, "sort": "vms"})
 
 @pytest.fixture
 def cell(tls, tmp_path):
-    """Return a function: the cell at a port."""
+    """Return a function that returns the cell at a port."""
     path = tmp_path / "west.yaml"
     path.write_text(json.dumps({"username": "top", "password": PASSWORD, "eauth": "file"}))
     path.chmod(0o600)
@@ -37,8 +37,8 @@ def cell(tls, tmp_path):
     return at
 
 
-def why(cell, opts, call=LIST, do=cellclient.ask):
-    """Return the line that a cell's failure is."""
+def failure_line(cell, opts, call=LIST, do=cellclient.ask):
+    """Return the error of a call of a cell, which is one line."""
     with pytest.raises(CellFailed) as refused:
         do(cell, opts, call)
     line = str(refused.value)
@@ -47,10 +47,10 @@ def why(cell, opts, call=LIST, do=cellclient.ask):
     return line
 
 
-def test_a_question_says_what_is_asked_and_who_asks(cell, tls, opts):
-    with serving(tls[1], saying({"return": [{"h1": {"running": ["a"]}}]})) as (port, heard):
+def test_a_request_has_the_call_and_the_credentials(cell, tls, opts):
+    with serving(tls[1], saying({"return": [{"h1": {"running": ["a"]}}]})) as (port, requests):
         answer = cellclient.ask(cell(port), opts, LIST)
-    head, _sign, body = heard[0].partition(b"\r\n\r\n")
+    head, _sign, body = requests[0].partition(b"\r\n\r\n")
     assert answer == {"h1": {"running": ["a"]}}
     assert head.startswith(b"POST /run HTTP/1.1\r\n")
     assert json.loads(body) == [
@@ -66,14 +66,14 @@ def test_a_question_says_what_is_asked_and_who_asks(cell, tls, opts):
     ]
 
 
-def test_nobody_is_asked_who_does_not_prove_who_he_is(cell, tls, opts):
-    with serving(tls[1], saying({})) as (port, heard):
-        assert "certificate of" in why(cell(port, ca=None), opts)
-    assert heard == []
+def test_a_cell_without_a_valid_certificate_gets_no_request(cell, tls, opts):
+    with serving(tls[1], saying({})) as (port, requests):
+        assert "certificate of" in failure_line(cell(port, ca=None), opts)
+    assert requests == []
 
 
 @pytest.mark.parametrize(
-    ("answer", "line"),
+    ("serve", "line"),
     [
         (saying(b"<html>"), "its answer is not understood: it is not JSON"),
         (saying({"return": []}), "its answer is not understood"),
@@ -84,104 +84,109 @@ def test_nobody_is_asked_who_does_not_prove_who_he_is(cell, tls, opts):
             "its salt-api answers HTTP 302",
         ),
         (saying({"return": ["'virt.list' is not available."]}), "an older version"),
-        (lambda one: one.sendall(b"no\r\n\r\n"), "no answer from https://127.0.0.1"),
-        (lambda one: None, "no answer from https://127.0.0.1"),
+        (lambda connection: connection.sendall(b"no\r\n\r\n"), "no answer from https://127.0.0.1"),
+        (lambda connection: None, "no answer from https://127.0.0.1"),
     ],
 )
-def test_what_is_no_answer_is_one_line(cell, tls, opts, answer, line):
-    with serving(tls[1], answer) as (port, _heard):
-        assert line in why(cell(port), opts)
+def test_a_wrong_answer_is_an_error_of_one_line(cell, tls, opts, serve, line):
+    with serving(tls[1], serve) as (port, _requests):
+        assert line in failure_line(cell(port), opts)
 
 
-def dripping(one):
-    """Send a header's letters for ever."""
-    one.sendall(OK)
+def dripping(connection):
+    """Send a header without an end, byte by byte."""
+    connection.sendall(OK)
     with contextlib.suppress(OSError):
         for _ in range(100):
-            one.sendall(b"X")
+            connection.sendall(b"X")
             time.sleep(0.02)
 
 
 @pytest.mark.slow
-def test_a_cell_that_never_ends_its_answer_is_not_waited_for(cell, tls, opts):
+def test_an_endless_answer_of_a_cell_ends_in_a_timeout(cell, tls, opts):
     begin = time.monotonic()
-    with serving(tls[1], dripping) as (port, _heard):
-        assert "within 1 s" in why(cell(port, timeout_s=1), opts)
+    with serving(tls[1], dripping) as (port, _requests):
+        assert "within 1 s" in failure_line(cell(port, timeout_s=1), opts)
     assert time.monotonic() - begin < 4
 
 
-def test_no_more_is_read_than_an_answer_may_have(cell, tls, opts, monkeypatch):
+def test_an_answer_is_read_up_to_its_limit(cell, tls, opts, monkeypatch):
     monkeypatch.setattr(cellclient, "_MOST_BYTES", 1000)
-    with serving(tls[1], saying({"return": ["x" * 5000]})) as (port, _heard):
-        assert "it has more than 1000" in why(cell(port), opts)
+    with serving(tls[1], saying({"return": ["x" * 5000]})) as (port, _requests):
+        assert "it has more than 1000" in failure_line(cell(port), opts)
 
 
-def test_nobody_there_is_silent(cell, opts):
+def test_a_closed_port_counts_as_silent(cell, opts):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    assert "is silent: https://127.0.0.1" in why(cell(port), opts)
+    assert "is silent: https://127.0.0.1" in failure_line(cell(port), opts)
 
 
-def test_one_that_takes_connections_and_says_nothing_is_silent(cell, opts, monkeypatch):
+def test_a_server_that_accepts_and_sends_nothing_counts_as_silent(cell, opts, monkeypatch):
     monkeypatch.setattr(cellclient, "_CONNECT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as hung:
-        assert "did not answer within" in why(cell(hung.getsockname()[1]), opts)
+        assert "did not answer within" in failure_line(cell(hung.getsockname()[1]), opts)
 
 
-def test_a_job_is_asked_for_until_it_is_over(cell, tls, opts):
+def test_a_job_is_polled_until_it_ends(cell, tls, opts):
     jid = "20261124202137000000"
     running = {"state": "running", "answer": None}
     over = {"state": "over", "answer": {"h1": {"a": "started"}}}
-    said = [{"jid": jid, "tag": "x"}, running, over]
-    with serving(tls[1], *(saying({"return": [one]}) for one in said)) as (port, heard):
+    answers = [{"jid": jid, "tag": "x"}, running, over]
+    with serving(tls[1], *(saying({"return": [reply]}) for reply in answers)) as (port, requests):
         begun = []
         call = Call(fun="virt.start", arguments={"name": "a"})
-        done = cellclient.ask_by_job(cell(port), opts, call, begun.append)
-    assert (done, begun) == ({"h1": {"a": "started"}}, [jid])
-    bodies = [json.loads(one.partition(b"\r\n\r\n")[2])[0] for one in heard]
-    assert [one["client"] for one in bodies] == ["runner_async", "runner", "runner"]
+        answer = cellclient.ask_by_job(cell(port), opts, call, begun.append)
+    assert (answer, begun) == ({"h1": {"a": "started"}}, [jid])
+    bodies = [json.loads(request.partition(b"\r\n\r\n")[2])[0] for request in requests]
+    assert [body["client"] for body in bodies] == ["runner_async", "runner", "runner"]
     assert bodies[1]["kwarg"] == {"jid": jid, "wait_s": 20}
 
 
-def test_what_is_none_is_told_to_who_makes_a_vm(cell, tls, opts):
-    """It would be made with the usual NIC and disk."""
-    given = {"name": "a", "cpu": 1, "mem": 64, "nic": None, "disk": None}
-    with serving(tls[1], saying({"return": [{"jid": 1}]})) as (port, heard):
-        why(cell(port), opts, Call(fun="virt.init", arguments=given), cellclient.ask_by_job)
-    (sent,) = json.loads(heard[0].partition(b"\r\n\r\n")[2])
-    assert sent["kwarg"] == {**given, "cell": "local"}
+def test_arguments_that_are_none_are_sent_to_the_cell(cell, tls, opts):
+    """Without them the cell would create the VM with the default NIC and disk."""
+    arguments = {"name": "a", "cpu": 1, "mem": 64, "nic": None, "disk": None}
+    with serving(tls[1], saying({"return": [{"jid": 1}]})) as (port, requests):
+        failure_line(
+            cell(port), opts, Call(fun="virt.init", arguments=arguments), cellclient.ask_by_job
+        )
+    (sent,) = json.loads(requests[0].partition(b"\r\n\r\n")[2])
+    assert sent["kwarg"] == {**arguments, "cell": "local"}
 
 
-def test_a_job_is_asked_for_on_while_its_cells_salt_api_is_restarted(cell, tls, opts, monkeypatch):
+def test_a_job_is_polled_across_a_restart_of_the_cells_salt_api(cell, tls, opts, monkeypatch):
     jid, call = "20261124202137000000", Call(fun="virt.start", arguments={"name": "a"})
     over, post, down = {"state": "over", "answer": {"h1": {"a": "started"}}}, connection.post, []
 
-    def posted(*given, **more):
-        if len(down) in (1, 2):  # it was told to begin, and is back after that
+    def posted(*args, **kwargs):
+        if len(down) in (1, 2):  # the job has begun, and salt-api is back after two failed polls
             down.append(1)
             cause = ConnectionRefusedError(111, "Connection refused")
             raise connection.ServerUnreachable(str(cause)) from cause
         down.append(0)
-        return post(*given, **more)
+        return post(*args, **kwargs)
 
     monkeypatch.setattr(connection, "post", posted)
     monkeypatch.setattr(cellclient, "_PAUSE_S", 0)
-    with serving(tls[1], *(saying({"return": [one]}) for one in ({"jid": jid}, over))) as (port, _):
+    with serving(tls[1], *(saying({"return": [answer]}) for answer in ({"jid": jid}, over))) as (
+        port,
+        _,
+    ):
         assert cellclient.ask_by_job(cell(port), opts, call) == {"h1": {"a": "started"}}
     assert down == [0, 1, 1, 0]
 
 
-def test_a_job_whose_cell_is_gone_for_long_is_named(cell, tls, opts, monkeypatch):
+def test_a_job_of_a_cell_that_stays_silent_is_named(cell, tls, opts, monkeypatch):
     jid, call = "20261124202137000000", Call(fun="virt.start", arguments={"name": "a"})
     monkeypatch.setattr(cellclient, "_UNRESPONSIVE_S", 0)
-    with serving(tls[1], saying({"return": [{"jid": jid}]})) as (port, _heard):
-        line = why(cell(port), opts, call, cellclient.ask_by_job)
+    with serving(tls[1], saying({"return": [{"jid": jid}]})) as (port, _requests):
+        line = failure_line(cell(port), opts, call, cellclient.ask_by_job)
     assert "is silent: https://127.0.0.1" in line
     assert f"virt.start has begun there as job {jid}" in line
 
 
 @pytest.mark.parametrize(
-    ("said", "line"),
+    ("answers", "line"),
     [
         ([{"tag": "x"}], "its answer is not understood: it has no 'jid'"),
         ([{"jid": "../x"}], "its answer is not understood: it has no 'jid'"),
@@ -196,41 +201,44 @@ def test_a_job_whose_cell_is_gone_for_long_is_named(cell, tls, opts, monkeypatch
         ),
     ],
 )
-def test_a_job_that_fails_is_one_line(cell, tls, opts, said, line):
+def test_a_job_that_fails_is_one_line(cell, tls, opts, answers, line):
     call = Call(fun="virt.start", arguments={"name": "a"})
-    with serving(tls[1], *(saying({"return": [one]}) for one in said)) as (port, _heard):
-        assert line in why(cell(port), opts, call, cellclient.ask_by_job)
+    with serving(tls[1], *(saying({"return": [answer]}) for answer in answers)) as (
+        port,
+        _requests,
+    ):
+        assert line in failure_line(cell(port), opts, call, cellclient.ask_by_job)
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "serve",
     [
         saying(b"", b"HTTP/1.1 401 No\r\n"),
         saying({"return": [{"error": "no"}]}),
         saying({"return": [{"state": 1}]}),
     ],
 )
-def test_a_job_whose_end_cannot_be_asked_for_is_named(cell, tls, opts, answer):
-    """Such as where the top may begin something, and may not call virt.cell_job."""
+def test_a_job_that_cannot_be_polled_is_named(cell, tls, opts, serve):
+    """The top may lack the permission to call virt.cell_job, for example."""
     jid, call = "20261124202137000000", Call(fun="virt.purge", arguments={"name": "a"})
-    with serving(tls[1], saying({"return": [{"jid": jid}]}), answer) as (port, _heard):
-        line = why(cell(port), opts, call, cellclient.ask_by_job)
+    with serving(tls[1], saying({"return": [{"jid": jid}]}), serve) as (port, _requests):
+        line = failure_line(cell(port), opts, call, cellclient.ask_by_job)
     assert f"virt.purge has begun there as job {jid}" in line
 
 
-def test_a_job_that_may_have_begun_is_said(cell, tls, opts):
+def test_the_error_says_that_a_job_may_have_begun(cell, tls, opts):
     call = Call(fun="virt.start", arguments={"name": "a"})
-    with serving(tls[1], lambda one: None) as (port, _heard):
-        line = why(cell(port), opts, call, cellclient.ask_by_job)
+    with serving(tls[1], lambda connection: None) as (port, _requests):
+        line = failure_line(cell(port), opts, call, cellclient.ask_by_job)
     assert "it may have begun virt.start nevertheless" in line
 
 
-def test_what_is_interrupted_while_it_is_begun_may_have_begun(cell, opts, monkeypatch):
-    def posted(*_given, **_more):
+def test_a_call_that_is_interrupted_at_its_start_may_have_begun(cell, opts, monkeypatch):
+    def posted(*_args, **_kwargs):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(connection, "post", posted)
-    line = why(
+    line = failure_line(
         cell(1), opts, Call(fun="virt.purge", arguments={"name": "a"}), cellclient.ask_by_job
     )
     assert "interrupted here; it may have begun virt.purge nevertheless" in line
@@ -247,18 +255,18 @@ def test_what_is_interrupted_while_it_is_begun_may_have_begun(cell, opts, monkey
     ],
 )
 def test_credentials_that_cannot_be_used_are_not_shown(cell, opts, content, mode, line):
-    one = cell(1)
-    path = Path(one.credentials)
+    west = cell(1)
+    path = Path(west.credentials)
     path.write_text(content)
     path.chmod(mode)
     opts["user"] = "root"
     with pytest.raises(BadConfig) as refused:
-        cellclient.read(one, opts)
+        cellclient.read(west, opts)
     assert line in str(refused.value) and "credentials" in str(refused.value)
     assert PASSWORD not in str(refused.value)
 
 
-def test_what_is_read_is_not_shown(cell, opts):
+def test_the_content_of_a_credentials_file_is_not_shown(cell, opts):
     opts["user"] = "root"
     read = cellclient.read(cell(1), opts)
     assert PASSWORD not in repr(read) and read.low["password"] == PASSWORD

@@ -1,4 +1,4 @@
-"""What docs/cells.md lets a top call on a cell's master, as Salt itself reads it."""
+"""The functions that docs/cells.md permits a top on a cell's master, as Salt checks them."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ LOOKS = "list query host_info find vm_info console_log".split()
 
 
 def functions():
-    """Return all runner functions of this project, as users call them."""
+    """Return all runner functions of this project by the names that users call."""
     for path in sorted((ROOT / "_runners").glob("virt*.py")):
         text = path.read_text()
         module = re.search(r'^__virtualname__ = "(\w+)"', text, re.MULTILINE)[1]
@@ -22,27 +22,31 @@ def functions():
 
 
 @pytest.fixture
-def lets():
-    """Return which of our functions an entry of external_auth lets somebody call."""
-    master = object.__new__(salt.utils.minions.CkMinions)  # of it nothing is asked but that
+def functions_of_entry():
+    """Return a function: the runner functions that an entry of external_auth permits."""
+    master = object.__new__(salt.utils.minions.CkMinions)  # only its runner_check() is called
 
     def let(entry):
-        asked = {"arg": [], "kwarg": {}}
-        return {one for one in functions() if master.runner_check(entry, one, asked)}
+        call = {"arg": [], "kwarg": {}}
+        return {name for name in functions() if master.runner_check(entry, name, call)}
 
     return let
 
 
-def test_a_top_may_call_all_of_virt_and_nothing_of_the_authorities(lets):
+def test_a_top_may_call_all_of_virt_and_nothing_of_the_authorities(functions_of_entry):
     (text,) = re.findall(r"^ *- ('@runner': .*)$", PAGE, re.MULTILINE)
 
-    let = lets([yaml.safe_load(text)])
+    allowed_functions = functions_of_entry([yaml.safe_load(text)])
 
-    assert let == {one for one in functions() if one.startswith("virt.")}
-    assert {"virt.init", "virt.cell_job"} <= let and "virt_pki.export" in {*functions()}
+    assert allowed_functions == {name for name in functions() if name.startswith("virt.")}
+    assert {"virt.init", "virt.cell_job"} <= allowed_functions and "virt_pki.export" in {
+        *functions()
+    }
 
 
-def test_a_top_that_may_only_look_does_no_more(lets):
+def test_a_top_that_may_only_read_has_no_other_functions(functions_of_entry):
     (text,) = re.findall(r"gets less:\n`(\[.*\])`", PAGE)
 
-    assert lets([{"@runner": yaml.safe_load(text)}]) == {f"virt.{one}" for one in LOOKS}
+    assert functions_of_entry([{"@runner": yaml.safe_load(text)}]) == {
+        f"virt.{name}" for name in LOOKS
+    }

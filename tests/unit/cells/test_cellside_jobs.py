@@ -1,4 +1,4 @@
-"""What a cell tells the top of its own jobs: what they have left for it."""
+"""What a cell tells the top about its own jobs: the answers that they have stored."""
 
 import contextlib
 import os
@@ -13,8 +13,8 @@ from saltvirt.core.options.config import MasterSettings
 JID = "20261124202137000000"
 
 
-def test_what_a_minion_has_returned_to_a_job_of_the_runner_is_not_its_answer(opts, monkeypatch):
-    """Played: as a syndic does any minion returns to any job, also in the name of the master."""
+def test_a_return_of_a_minion_is_not_the_answer_of_a_runners_job(opts, monkeypatch):
+    """A minion can return to each job, as a syndic does, and in the name of the master."""
     forged = {"ret": {"fun": "runner.virt.purge", "return": "forged"}}
     client = SimpleNamespace(get_cache_returns=lambda _jid: {"evil1": forged, opts["id"]: forged})
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(client))
@@ -26,19 +26,19 @@ def test_what_a_minion_has_returned_to_a_job_of_the_runner_is_not_its_answer(opt
     assert cellside.job(cloud, JID, 1) == {"state": "over", "answer": {"web": "purged"}}
 
 
-def test_answers_that_nobody_asks_for_any_more_are_forgotten(opts):
+def test_old_answers_are_forgotten(opts):
     for age_s, jid in ((0, JID), (23 * 3600, f"{JID}_1"), (25 * 3600, f"{JID}_2")):
         cellside.keep_answer(opts, jid, 1)
         os.utime(cellside._answer_path(opts, jid), 2 * (time.time() - age_s,))
     cellside.keep_answer(opts, f"{JID}_3", None)
 
-    kept = [cellside._read_answer(opts, f"{JID}{end}") for end in ("", "_1", "_2", "_3")]
-    assert kept == [(1,), (1,), None, (None,)]
+    answers = [cellside._read_answer(opts, f"{JID}{end}") for end in ("", "_1", "_2", "_3")]
+    assert answers == [(1,), (1,), None, (None,)]
     assert cellside._answer_path(opts, JID).stat().st_mode & 0o077 == 0
 
 
 def test_a_job_that_ends_late_in_a_turn_has_time_to_leave_its_answer(opts, monkeypatch):
-    """An answer is kept after the function is over, and after its lock has gone."""
+    """A job stores its answer after its function has ended and its lock is released."""
     at = [0.0]
     clock = SimpleNamespace(monotonic=lambda: at[0], sleep=lambda s: at.__setitem__(0, at[0] + s))
     answered = lambda *_job: ({"web": "purged"},) if at[0] > 18 else None  # noqa: E731
@@ -50,11 +50,11 @@ def test_a_job_that_ends_late_in_a_turn_has_time_to_leave_its_answer(opts, monke
     assert cellside.job(cloud, JID, 20) == {"state": "over", "answer": {"web": "purged"}}
 
 
-def test_of_many_names_only_those_that_were_heard_of_are_looked_for_further(cloud, monkeypatch):
-    master, looked_for, usual = cloud.master, [], cellside.locate
+def test_only_names_last_seen_on_a_host_are_searched_there(cloud, monkeypatch):
+    master, searched_names, usual = cloud.master, [], cellside.locate
 
     def locate(cloud_, name, purpose, **options):
-        looked_for.append(name)
+        searched_names.append(name)
         return usual(cloud_, name, purpose, **options)
 
     monkeypatch.setattr(cellside, "locate", locate)
@@ -63,10 +63,10 @@ def test_of_many_names_only_those_that_were_heard_of_are_looked_for_further(clou
     lastseen.record_move(master.opts, "web2", "hyper3")
     cloud.hosts.silence("hyper3")
 
-    told = cellside.find(master, [f"web{n}" for n in range(1, 101)])
+    reports = cellside.find(master, [f"web{n}" for n in range(1, 101)])
 
-    assert sorted(looked_for) == ["web1", "web2"]
-    assert told["web1"]["hosts"] == {"hyper1": "running"}
-    assert told["web2"]["may_have"] == {"hyper3": "does not answer"}
+    assert sorted(searched_names) == ["web1", "web2"]
+    assert reports["web1"]["hosts"] == {"hyper1": "running"}
+    assert reports["web2"]["may_have"] == {"hyper3": "does not answer"}
     nowhere = {"hosts": {}, "traces": [], "may_have": {}, "order": None}
-    assert all(told[f"web{n}"] == nowhere for n in range(3, 101))
+    assert all(reports[f"web{n}"] == nowhere for n in range(3, 101))

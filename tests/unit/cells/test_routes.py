@@ -1,4 +1,4 @@
-"""Which cell a call goes to, and what a name's beginning says; no cell is asked."""
+"""Which cell a call goes to, also by the prefix of a VM's name; no cell is asked."""
 
 from dataclasses import replace
 
@@ -18,19 +18,21 @@ CELLS = {
 }
 
 
-def cells(own_prefix="", **given):
+def cells(own_prefix="", **entries):
     """Return the cells of a configuration."""
-    return registry.from_settings(MasterSettings(cells=given, cell_prefix=own_prefix))
+    return registry.from_settings(MasterSettings(cells=entries, cell_prefix=own_prefix))
 
 
-def test_a_cell_has_what_its_option_says():
-    made = cells(west={**GIVEN, "prefix": "w-", "timeout_s": 5})
+def test_a_cell_has_the_values_of_its_option():
+    cells_by_name = cells(west={**GIVEN, "prefix": "w-", "timeout_s": 5})
 
-    assert made == {"west": Cell(name="west", url=URL, credentials=FILE, prefix="w-", timeout_s=5)}
+    assert cells_by_name == {
+        "west": Cell(name="west", url=URL, credentials=FILE, prefix="w-", timeout_s=5)
+    }
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "why"),
+    ("name", "entry", "reason"),
     [
         ("local", GIVEN, "'local' cannot name a cell"),
         ("a/b", GIVEN, "'a/b' cannot name a cell"),
@@ -46,53 +48,58 @@ def test_a_cell_has_what_its_option_says():
         ("west", "https://west", "expected a mapping"),
     ],
 )
-def test_an_entry_that_cannot_be_used_is_named_and_stops_no_other(name, given, why):
-    settings = MasterSettings(cells={name: given, "east": {**GIVEN, "prefix": "e-"}})
-    made = registry.from_settings(settings)
-    (wrong,) = (one for one in made.values() if isinstance(one, Unusable))
+def test_an_unusable_entry_is_named_and_the_other_cells_work(name, entry, reason):
+    settings = MasterSettings(cells={name: entry, "east": {**GIVEN, "prefix": "e-"}})
+    cells_by_name = registry.from_settings(settings)
+    (unusable,) = (cell for cell in cells_by_name.values() if isinstance(cell, Unusable))
 
-    assert wrong.reason.startswith("option virt:cells") and why in wrong.reason
-    assert "word" not in wrong.reason
-    assert registry.find_errors(settings) == [wrong.reason]
-    assert made["east"] == Cell(name="east", url=URL, credentials=FILE, prefix="e-")
+    assert unusable.reason.startswith("option virt:cells") and reason in unusable.reason
+    assert "word" not in unusable.reason
+    assert registry.find_errors(settings) == [unusable.reason]
+    assert cells_by_name["east"] == Cell(name="east", url=URL, credentials=FILE, prefix="e-")
     with pytest.raises(CellFailed) as refused:
-        cellclient.ask(wrong, {}, Call(fun="virt.list"))
-    assert str(refused.value) == f"cell {wrong.name}: {wrong.reason}"
-    assert LOCAL not in made and set(made) == {"east", wrong.name}
+        cellclient.ask(unusable, {}, Call(fun="virt.list"))
+    assert str(refused.value) == f"cell {unusable.name}: {unusable.reason}"
+    assert LOCAL not in cells_by_name and set(cells_by_name) == {"east", unusable.name}
 
 
-def test_cells_that_are_no_mapping_are_said_to_whoever_names_one():
+def test_cells_that_are_no_mapping_are_an_error_of_calls_that_name_a_cell():
     opts = {"virt": {"cells": ["west"]}}
-    made = registry.from_settings(config.master_settings(opts))
+    cells_by_name = registry.from_settings(config.master_settings(opts))
 
-    assert routes.resolve_cell(Call(fun="virt.evacuate", arguments={"host": "h1"}), made)[0] is None
-    with pytest.raises(BadConfig, match=r"option virt:cells: expected a mapping"):
-        routes.resolve_cell(Call(fun="virt.evacuate", cell="west"), made)
-
-
-def clashing(own_prefix="", **prefixes):
-    """Return why cells with these prefixes cannot be used, by their names."""
-    given = {name: {**GIVEN, "prefix": prefix} for name, prefix in prefixes.items()}
-    made = cells(own_prefix, **given)
-    return {name: one.reason for name, one in made.items() if isinstance(one, Unusable)}, made
-
-
-def test_no_name_can_be_of_two_cells():
-    wrong, made = clashing(west="w", east="we")
-    assert list(wrong) == ["east"] and "begins like virt:cells:west:prefix" in wrong["east"]
-    # What begins like both is refused; what begins like one alone is that one's.
     assert (
-        registry.find_cell("web1", made, "") == "east"
-        and registry.find_cell("wx1", made, "") == "west"
+        routes.resolve_cell(Call(fun="virt.evacuate", arguments={"host": "h1"}), cells_by_name)[0]
+        is None
+    )
+    with pytest.raises(BadConfig, match=r"option virt:cells: expected a mapping"):
+        routes.resolve_cell(Call(fun="virt.evacuate", cell="west"), cells_by_name)
+
+
+def unusable_by_prefixes(own_prefix="", **prefixes):
+    """Return the reasons of unusable cells with these prefixes by cell, and all cells."""
+    entries = {name: {**GIVEN, "prefix": prefix} for name, prefix in prefixes.items()}
+    cells_by_name = cells(own_prefix, **entries)
+    return {
+        name: cell.reason for name, cell in cells_by_name.items() if isinstance(cell, Unusable)
+    }, cells_by_name
+
+
+def test_cells_with_overlapping_prefixes_are_unusable():
+    reasons, cells_by_name = unusable_by_prefixes(west="w", east="we")
+    assert list(reasons) == ["east"] and "begins like virt:cells:west:prefix" in reasons["east"]
+    # The cell with the longer prefix is unusable; the other one keeps its names.
+    assert (
+        registry.find_cell("web1", cells_by_name, "") == "east"
+        and registry.find_cell("wx1", cells_by_name, "") == "west"
     )
 
-    assert set(clashing(west="w", east="w")[0]) == {"west", "east"}
-    for own, cell in (("w", "we"), ("we", "w"), ("w", "w")):
-        wrong, made = clashing(own, west=cell)
-        assert list(wrong) == ["west"] and "virt:cell_prefix" in wrong["west"]
+    assert set(unusable_by_prefixes(west="w", east="w")[0]) == {"west", "east"}
+    for own_prefix, cell in (("w", "we"), ("we", "w"), ("w", "w")):
+        reasons, cells_by_name = unusable_by_prefixes(own_prefix, west=cell)
+        assert list(reasons) == ["west"] and "virt:cell_prefix" in reasons["west"]
 
 
-def test_a_name_says_whose_it_is():
+def test_the_prefix_of_a_name_is_that_of_its_cell():
     assert registry.find_cell("w-1", CELLS, "top-") == "west"
     assert registry.find_cell("top-1", CELLS, "top-") == LOCAL
     assert registry.find_cell("web1", CELLS, "top-") is None
@@ -100,7 +107,7 @@ def test_a_name_says_whose_it_is():
 
 
 @pytest.mark.parametrize(
-    ("call", "cell", "given"),
+    ("call", "cell", "arguments"),
     [
         (Call(fun="virt.start", arguments={"name": "a"}), None, {"name": "a"}),
         (Call(fun="virt.start", arguments={"name": "a"}, cell="west"), "west", {"name": "a"}),
@@ -114,12 +121,12 @@ def test_a_name_says_whose_it_is():
         (Call(fun="virt.cell_job", arguments={"jid": "1"}), LOCAL, {"jid": "1"}),
     ],
 )
-def test_a_call_says_its_cell(call, cell, given):
-    where, aimed = routes.resolve_cell(call, CELLS)
-    assert (where, aimed.arguments) == (cell, given)
+def test_a_call_is_routed_to_its_cell(call, cell, arguments):
+    target_cell, call_in_cell = routes.resolve_cell(call, CELLS)
+    assert (target_cell, call_in_cell.arguments) == (cell, arguments)
 
 
-def test_nothing_goes_from_cell_to_cell():
+def test_a_move_between_cells_is_refused():
     call = Call(fun="virt.migrate", arguments={"name": "a", "target": "west/h1"}, cell="east")
     with pytest.raises(BadArgument, match="a call goes to one cell"):
         routes.resolve_cell(call, CELLS)
@@ -130,45 +137,50 @@ def test_nothing_goes_from_cell_to_cell():
             routes.resolve_cell(Call(fun="virt.start", cell=several), CELLS)
 
 
-def asked(*, has_own=True, cell=None, fun="virt.list", **arguments):
-    """Return what each cell is asked."""
+def arguments_of_cells(*, has_own=True, cell=None, fun="virt.list", **arguments):
+    """Return the arguments of the call to each cell."""
     call = Call(fun=fun, arguments=arguments, cell=cell)
-    found = routes.questions(call, CELLS, has_own=has_own)
-    return {cell: dict(one.arguments) for cell, one in found.items()}
+    questions = routes.questions(call, CELLS, has_own=has_own)
+    return {cell: dict(question.arguments) for cell, question in questions.items()}
 
 
-def test_all_are_asked_for_all():
-    assert set(asked()) == {LOCAL, "east", "west"}
-    assert set(asked(has_own=False)) == {"east", "west"}
-    assert set(asked(cell="east,west")) == {"east", "west"}
+def test_a_list_asks_all_cells():
+    assert set(arguments_of_cells()) == {LOCAL, "east", "west"}
+    assert set(arguments_of_cells(has_own=False)) == {"east", "west"}
+    assert set(arguments_of_cells(cell="east,west")) == {"east", "west"}
 
 
-def test_a_name_is_asked_for_as_it_is():
-    assert asked(fun="virt.find", name="a")["west"] == {"name": "a"}
+def test_a_name_is_passed_on_unchanged():
+    assert arguments_of_cells(fun="virt.find", name="a")["west"] == {"name": "a"}
 
 
-def test_hosts_are_asked_for_where_they_are():
-    assert asked(host="west/h1,west/h2,h3") == {
+def test_a_call_for_hosts_asks_their_cells():
+    assert arguments_of_cells(host="west/h1,west/h2,h3") == {
         "west": {"host": ["h1", "h2"]},
         LOCAL: {"host": ["h3"]},
     }
-    assert set(asked(host="*/h1")) == {LOCAL, "east", "west"}
+    assert set(arguments_of_cells(host="*/h1")) == {LOCAL, "east", "west"}
     with pytest.raises(BadArgument, match="is of none of east, west"):
-        asked(host="h1", has_own=False)
+        arguments_of_cells(host="h1", has_own=False)
 
 
-def test_a_page_of_all_is_in_what_each_says_first():
-    each = asked(limit=2, offset=3, sort="memory", fields="vms", fun="virt.host_info")
-    assert all((one["limit"], one["offset"]) == (5, 0) for one in each.values())
-    # What it is sorted by comes with it.
-    assert all(one["fields"] is None for one in each.values())
-    assert asked(limit=2, offset=3, host="west/*")["west"]["offset"] == 3
+def test_for_a_page_each_cell_is_asked_for_its_first_rows():
+    arguments_by_cell = arguments_of_cells(
+        limit=2, offset=3, sort="memory", fields="vms", fun="virt.host_info"
+    )
+    assert all(
+        (arguments["limit"], arguments["offset"]) == (5, 0)
+        for arguments in arguments_by_cell.values()
+    )
+    # The cells send all fields, as the field to sort by is among them.
+    assert all(arguments["fields"] is None for arguments in arguments_by_cell.values())
+    assert arguments_of_cells(limit=2, offset=3, host="west/*")["west"]["offset"] == 3
 
 
-def test_hosts_of_cells_do_not_come_one_by_one():
+def test_a_stream_of_hosts_is_of_this_master_alone():
     with pytest.raises(BadArgument, match="cell=local"):
-        asked(stream=True)
-    assert "stream" not in asked(stream=False)["west"]
+        arguments_of_cells(stream=True)
+    assert "stream" not in arguments_of_cells(stream=False)["west"]
 
 
 def test_new_names_are_those_of_the_vms():
@@ -251,7 +263,7 @@ def test_new_names_are_those_of_the_vms():
         ),
     ],
 )
-def test_hosts_of_a_cell_are_called_by_it(fun, data, renamed):
+def test_hosts_in_an_answer_get_the_name_of_their_cell(fun, data, renamed):
     call = Call(fun=f"virt.{fun}")
     assert routes.rename_hosts(call, "west", data) == renamed
     assert routes.rename_hosts(call, LOCAL, data) == data
@@ -279,7 +291,7 @@ def test_the_table_of_several_vms_of_a_cell_has_its_hosts(name):
         ("reset", {"name": "web1"}, "web1", []),
         ("reset", {"name": "web*"}, None, ["web*"]),
         ("reset", {"name": ["web1", "db"]}, None, ["web1", "db"]),
-        # These take one VM, whatever its name is.
+        # These take exactly one VM.
         ("purge", {"name": "web*"}, "web*", []),
         ("undefine", {"name": "web*"}, "web*", []),
         ("clone", {"source": "web1", "name": "web*"}, "web1", []),
@@ -308,7 +320,7 @@ _KEYS = (
 
 
 @pytest.mark.parametrize("fun", ["start", "get_disks", "init", "init_many", "evacuate", "settle"])
-def test_whatever_a_cell_answers_its_hosts_are_called_by_it(fun):
+def test_hosts_in_any_answer_get_the_name_of_their_cell(fun):
     for key in _KEYS:
         for junk in _JUNK:
             assert isinstance(
@@ -316,7 +328,7 @@ def test_whatever_a_cell_answers_its_hosts_are_called_by_it(fun):
             )
 
 
-def test_what_any_number_is_given_of_stands_behind_what_comes_before_it():
+def test_variable_arguments_follow_the_positional_ones():
     call = Call(
         fun="virt.trash_empty", arguments={"host": "h1"}, args=("a", "b"), leading=("host",)
     )

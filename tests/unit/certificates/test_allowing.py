@@ -1,4 +1,4 @@
-"""One command says who is a hypervisor; whoever a guest is, or was, gets nothing by it."""
+"""One command allows hypervisors; a minion that is or was a guest is never allowed."""
 
 from datetime import timedelta
 from types import SimpleNamespace
@@ -21,27 +21,27 @@ HOSTS = ["hyper1", "hyper2", "hyper3"]
 
 @pytest.fixture
 def master(opts):
-    """A master with three hosts and a guest, all of which say that they are hypervisors."""
-    for one in [*HOSTS, "guest"]:
-        minionkeys.accept(opts, one, keypairs.named("a guest")[0])
-        asked(opts, one, {"virt_hypervisor": True})
-    asked(opts, "stranger", {"virt_hypervisor": True})  # its key was deleted
+    """A master with three hosts and a guest, which all claim to be hypervisors."""
+    for minion_id in [*HOSTS, "guest"]:
+        minionkeys.accept(opts, minion_id, keypairs.named("a guest")[0])
+        asked(opts, minion_id, {"virt_hypervisor": True})
+    asked(opts, "stranger", {"virt_hypervisor": True})  # the key of this one is deleted
     return opts
 
 
 @pytest.fixture
-def told(monkeypatch):
-    """Which hosts were told of a revocation; a host that is silent is set."""
-    out = SimpleNamespace(hosts=[], silent=None)
+def notices(monkeypatch):
+    """The hosts that were notified of a revocation; a test sets the one that is silent."""
+    recorder = SimpleNamespace(hosts=[], silent=None)
 
     def apply_keys(_cloud, hosts, **_options):
-        out.hosts.append(list(hosts))
-        if out.silent in hosts:
-            raise MasterError(f"{out.silent}: no answer within 120 s")
+        recorder.hosts.append(list(hosts))
+        if recorder.silent in hosts:
+            raise MasterError(f"{recorder.silent}: no answer within 120 s")
         return dict.fromkeys(hosts, "in place")
 
     monkeypatch.setattr(certificates, "apply_keys", apply_keys)
-    return out
+    return recorder
 
 
 def now():
@@ -49,13 +49,13 @@ def now():
     return store.utc_now()
 
 
-def allowed(opts):
-    """Return which minions are hypervisors."""
+def allowed_hosts(opts):
+    """Return the allowed hypervisors."""
     return inventory.allowed_hosts(Cloud.of(opts))
 
 
-def test_a_master_that_nobody_configured_has_no_hypervisors(master):
-    assert allowed(master) == []
+def test_an_unconfigured_master_has_no_hypervisors(master):
+    assert allowed_hosts(master) == []
 
 
 def test_the_first_hour_costs_one_command_and_no_reading(master):
@@ -84,8 +84,8 @@ def test_a_guest_is_named_as_one_and_left_out_of_the_command(master):
 
 
 def test_hosts_that_have_certificates_today_are_shown_and_allowed_with_one_command(opts):
-    for one in ("old1", "old2", "over", "revoked"):
-        minionkeys.accept(opts, one, keypairs.named("a guest")[0])
+    for minion_id in ("old1", "old2", "over", "revoked"):
+        minionkeys.accept(opts, minion_id, keypairs.named("a guest")[0])
     place = certificates.open_authorities(opts)
     ask(place, "old1", now=now())
     ask(place, "old2", now=now())
@@ -95,30 +95,30 @@ def test_hosts_that_have_certificates_today_are_shown_and_allowed_with_one_comma
 
     shown = allowing.show_members(opts)
 
-    assert {one: row["why"] for one, row in shown["candidates"].items()} == {
+    assert {minion_id: row["why"] for minion_id, row in shown["candidates"].items()} == {
         "old1": "has certificates",
         "old2": "has certificates",
     }
     assert shown["allow_them"] == "salt-run virt.allow old1 old2"
     allowing.allow(opts, shown["allow_them"].split()[2:])
-    assert allowed(opts) == ["old1", "old2"]
+    assert allowed_hosts(opts) == ["old1", "old2"]
 
 
-def test_with_nobody_to_show_the_line_says_whom_to_name(opts):
+def test_without_candidates_the_error_shows_how_to_name_hosts(opts):
     with pytest.raises(MasterError, match="name yours: salt-run virt.allow HOST") as refused:
         inventory.all_hosts(Cloud.of(opts))
 
     assert refused.value.table == {}
 
 
-def test_with_nobody_accepted_of_those_who_are_allowed_the_line_says_so(opts):
+def test_allowed_hosts_without_accepted_keys_are_an_error(opts):
     opts["virt"] = {"hypervisors": "hyper1"}
 
     with pytest.raises(MasterError, match="no allowed hypervisor has an accepted key"):
         inventory.all_hosts(Cloud.of(opts))
 
 
-def test_a_target_of_an_older_configuration_is_refused_with_who_it_meant(master):
+def test_a_target_of_an_older_configuration_is_refused_with_the_hosts_it_matched(master):
     master["virt"] = {"hypervisors": "G@virt_hypervisor:True or hyper1"}
     lastseen.record_move(master, "guest", "hyper1")
 
@@ -128,19 +128,19 @@ def test_a_target_of_an_older_configuration_is_refused_with_who_it_meant(master)
     assert "'G@virt_hypervisor:True' is what minions report about themselves" in str(refused.value)
     assert str(refused.value).endswith("run: salt-run virt.allow hyper1 hyper2 hyper3")
     assert set(refused.value.table["candidates"]) == {"guest", *HOSTS}
-    allowing.allow(master, HOSTS)  # what it says can be done before the option is gone
+    allowing.allow(master, HOSTS)  # the suggested command works while the option is still set
     with pytest.raises(BadConfig, match="or take it out"):
         Cloud.of(master)
 
 
-def test_who_is_a_hypervisor_is_shown_with_why(master):
+def test_hypervisors_are_shown_with_the_option_that_allows_them(master):
     master["virt"] = {"hypervisors": ["hyper1", "hyper8", "rack*"]}
     allowing.allow(master, ["hyper2"])
     membership.disallow(master, ["hyper3"])
 
     shown = allowing.show_members(master)
 
-    assert {one: row["by"] for one, row in shown["hypervisors"].items()} == {
+    assert {minion_id: row["by"] for minion_id, row in shown["hypervisors"].items()} == {
         "hyper1": "virt:hypervisors: hyper1",
         "hyper2": "virt.allow",
     }
@@ -150,7 +150,7 @@ def test_who_is_a_hypervisor_is_shown_with_why(master):
 
 
 @pytest.mark.parametrize(
-    ("given", "ids"),
+    ("targets", "ids"),
     [
         (["hyper1", "hyper2"], ["hyper1", "hyper2"]),
         (["hyper1,hyper2"], ["hyper1", "hyper2"]),
@@ -159,17 +159,17 @@ def test_who_is_a_hypervisor_is_shown_with_why(master):
         (["hyper*", "hyper1"], HOSTS),
     ],
 )
-def test_hosts_are_allowed_by_ids_and_by_globs_that_match_now(master, given, ids):
-    assert allowing.allow(master, given) == {"allowed": ids}
+def test_hosts_are_allowed_by_ids_and_by_globs_that_match_now(master, targets, ids):
+    assert allowing.allow(master, targets) == {"allowed": ids}
     for later in ("hyper4", "hyper5.p"):
         minionkeys.accept(master, later, keypairs.named("a guest")[0])
 
-    assert allowed(master) == ids
+    assert allowed_hosts(master) == ids
     assert "hyper5.p" not in allowing.allow(master, ["hyper*"])["allowed"]
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("targets", "reason"),
     [
         (["hyper9"], "no key of 'hyper9' is accepted; .* accept it: salt-key -a hyper9"),
         (["hyper1", "rack*"], "'rack[*]' matches none of the minions that are accepted"),
@@ -179,11 +179,11 @@ def test_hosts_are_allowed_by_ids_and_by_globs_that_match_now(master, given, ids
         ([[]], "say which: salt-run virt.allow HOST"),
     ],
 )
-def test_who_cannot_be_meant_is_refused_and_nobody_is_allowed(master, given, why):
-    with pytest.raises(BadArgument, match=why):
-        allowing.allow(master, given)
+def test_a_wrong_id_is_refused_and_no_host_is_allowed(master, targets, reason):
+    with pytest.raises(BadArgument, match=reason):
+        allowing.allow(master, targets)
 
-    assert allowed(master) == []
+    assert allowed_hosts(master) == []
 
 
 def test_a_vm_is_never_allowed_even_beside_its_own_host(master):
@@ -192,18 +192,18 @@ def test_a_vm_is_never_allowed_even_beside_its_own_host(master):
     with pytest.raises(MasterError, match="guest is a VM on hyper1; a VM is never a hypervisor"):
         allowing.allow(master, ["hyper*", "guest"])
 
-    assert allowed(master) == []
+    assert allowed_hosts(master) == []
 
 
-def test_what_a_guest_said_when_it_was_asked_as_a_hypervisor_keeps_no_host_out(master):
+def test_old_answers_of_a_guest_keep_no_host_out(master):
     lastseen.record_move(master, "hyper1", "guest")
 
     assert allowing.allow(master, HOSTS) == {"allowed": HOSTS}
 
 
-def test_a_vm_that_is_just_being_made_is_not_allowed(master):
-    with orders.opened(master, "guest") as held:
-        orders.begin(held, orders.KEYED)
+def test_a_vm_under_build_is_not_allowed(master):
+    with orders.opened(master, "guest") as record:
+        orders.begin(record, orders.KEYED)
 
         with pytest.raises(MasterError, match="guest is a VM .keyed.; a VM is never a hypervisor"):
             allowing.allow(master, ["guest"])
@@ -228,44 +228,46 @@ def states(opts):
 
 
 @pytest.mark.parametrize("typed", ["hyper3", "HYPER3", "*3"])
-def test_whoever_is_shut_out_is_revoked_and_the_others_are_told(secured, told, typed):
-    done = allowing.disallow(secured, [typed], now())
+def test_certificates_of_a_host_that_is_shut_out_are_revoked_and_the_others_are_notified(
+    secured, notices, typed
+):
+    answer = allowing.disallow(secured, [typed], now())
 
-    assert done["disallowed"] == ["hyper3"] and len(done["revoked"]) == 1
-    assert done["told"] == {"hyper1": "in place", "hyper2": "in place"}
+    assert answer["disallowed"] == ["hyper3"] and len(answer["revoked"]) == 1
+    assert answer["told"] == {"hyper1": "in place", "hyper2": "in place"}
     assert states(secured) == {"hyper1": {"good"}, "hyper2": {"good"}, "hyper3": {"revoked"}}
-    assert allowed(secured) == ["hyper1", "hyper2"]
+    assert allowed_hosts(secured) == ["hyper1", "hyper2"]
 
 
-def test_shutting_out_wins_over_the_configuration_until_it_is_undone(secured, told):
+def test_shutting_out_wins_over_the_configuration_until_it_is_undone(secured, notices):
     secured["virt"] = {"hypervisors": ["hyper*"]}
     allowing.disallow(secured, ["hyper3"], now())
-    assert allowed(secured) == ["hyper1", "hyper2"]
+    assert allowed_hosts(secured) == ["hyper1", "hyper2"]
 
     allowing.allow(secured, ["hyper3"])
 
-    assert allowed(secured) == HOSTS
+    assert allowed_hosts(secured) == HOSTS
 
 
-def test_a_host_that_did_not_hear_of_it_is_told_by_the_next_run(secured, told):
-    told.silent = "hyper2"
+def test_a_host_that_missed_a_revocation_is_notified_by_the_next_run(secured, notices):
+    notices.silent = "hyper2"
     with pytest.raises(MasterError, match="hyper2: no answer .* virt.disallow hyper3 again"):
         allowing.disallow(secured, ["hyper3"], now())
-    assert allowed(secured) == ["hyper1", "hyper2"]
-    told.silent = None
+    assert allowed_hosts(secured) == ["hyper1", "hyper2"]
+    notices.silent = None
 
-    done = allowing.disallow(secured, ["hyper3"], now())
+    answer = allowing.disallow(secured, ["hyper3"], now())
 
-    assert done["revoked"] == [] and set(done["told"]) == {"hyper1", "hyper2"}
+    assert answer["revoked"] == [] and set(answer["told"]) == {"hyper1", "hyper2"}
 
 
-def test_the_last_host_can_be_shut_out(secured, told):
+def test_the_last_host_can_be_shut_out(secured, notices):
     allowing.disallow(secured, ["hyper*"], now())
 
-    assert told.hosts == [[]] and allowed(secured) == []
+    assert notices.hosts == [[]] and allowed_hosts(secured) == []
 
 
-def test_who_has_no_certificates_is_shut_out_without_telling_anybody(master, told):
+def test_a_host_without_certificates_is_shut_out_without_notifying_others(master, notices):
     allowing.allow(master, HOSTS)
 
     assert allowing.disallow(master, ["hyper1"], now()) == {
@@ -273,37 +275,37 @@ def test_who_has_no_certificates_is_shut_out_without_telling_anybody(master, tol
         "revoked": [],
         "told": {},
     }
-    assert told.hosts == []
+    assert notices.hosts == []
 
 
-def test_a_host_whose_key_is_gone_can_be_shut_out(secured, told):
+def test_a_host_whose_key_is_gone_can_be_shut_out(secured, notices):
     compat.KeyStore(secured).discard("hyper3")
 
-    done = allowing.disallow(secured, ["hyper3"], now())
+    answer = allowing.disallow(secured, ["hyper3"], now())
 
-    assert len(done["revoked"]) == 1 and states(secured)["hyper3"] == {"revoked"}
+    assert len(answer["revoked"]) == 1 and states(secured)["hyper3"] == {"revoked"}
 
 
 SLIPS = [(["hyper9"], "'hyper9' is not"), (["x*"], "'x[*]' is"), ([], "say"), ([[]], "say which")]
 
 
-@pytest.mark.parametrize(("given", "why"), SLIPS)
-def test_nobody_is_shut_out_by_a_slip(secured, told, given, why):
-    with pytest.raises(BadArgument, match=why):
-        allowing.disallow(secured, given, now())
+@pytest.mark.parametrize(("targets", "reason"), SLIPS)
+def test_a_wrong_id_shuts_no_host_out(secured, notices, targets, reason):
+    with pytest.raises(BadArgument, match=reason):
+        allowing.disallow(secured, targets, now())
 
-    assert allowed(secured) == HOSTS
+    assert allowed_hosts(secured) == HOSTS
 
 
-def test_shutting_out_does_not_wait_for_a_configuration_that_cannot_be_used(secured, told):
+def test_a_host_is_shut_out_despite_a_wrong_configuration(secured, notices):
     secured["virt"] = {"hypervisors": "G@a:b"}
 
-    why = "not every other host was updated: option virt:hyper"
-    with pytest.raises(MasterError, match=why) as caught:
+    reason = "not every other host was updated: option virt:hyper"
+    with pytest.raises(MasterError, match=reason) as caught:
         allowing.disallow(secured, ["hyper3"], now())
 
-    said = caught.value.table
-    assert said["disallowed"] == ["hyper3"] and len(said["revoked"]) == 1
+    answer = caught.value.table
+    assert answer["disallowed"] == ["hyper3"] and len(answer["revoked"]) == 1
     assert states(secured)["hyper3"] == {"revoked"}
     assert membership.read_listed(secured).is_disallowed("hyper3")
 
@@ -311,20 +313,20 @@ def test_shutting_out_does_not_wait_for_a_configuration_that_cannot_be_used(secu
 # Orders.
 
 
-def test_nobody_but_hypervisors_is_asked_or_gets_orders(monkeypatch, master):
+def test_only_hypervisors_are_asked_and_get_orders(monkeypatch, master):
     monkeypatch.setattr(Cloud, "client", lambda _self: pytest.fail("somebody was asked"))
     cloud = Cloud.of(master)
 
-    asked = minions.ask(cloud, ["guest", "hyper1"], "virt.host_info")
-    ordered = minions.order(cloud, "guest", "virt.purge", ["web1"], {})
+    replies = minions.ask(cloud, ["guest", "hyper1"], "virt.host_info")
+    order_reply = minions.order(cloud, "guest", "virt.purge", ["web1"], {})
 
-    is_missing = {minion: reply.is_missing for minion, reply in asked.items()}
+    is_missing = {minion: reply.is_missing for minion, reply in replies.items()}
     assert is_missing == {"guest": True, "hyper1": True}
-    assert ordered.is_missing and "salt-run virt.allow guest" in ordered.error
-    assert "salt-run virt.allow hyper1" in asked["hyper1"].error
+    assert order_reply.is_missing and "salt-run virt.allow guest" in order_reply.error
+    assert "salt-run virt.allow hyper1" in replies["hyper1"].error
 
 
-def test_who_is_shut_out_gets_no_more_orders_of_what_is_under_way(monkeypatch, master):
+def test_a_host_that_is_shut_out_gets_no_more_orders(monkeypatch, master):
     monkeypatch.setattr(Cloud, "client", lambda _self: pytest.fail("somebody was asked"))
     allowing.allow(master, HOSTS)
     cloud = Cloud.of(master)
@@ -337,56 +339,58 @@ def test_who_is_shut_out_gets_no_more_orders_of_what_is_under_way(monkeypatch, m
 
 
 @pytest.fixture
-def globbed(monkeypatch, master):
-    """A master whose hypervisors are ``hyper*``; what hosts have is set."""
+def hosts_by_glob(monkeypatch, master):
+    """A master with the hypervisors ``hyper*``; a test sets the VMs of each host."""
     master["virt"] = {"hypervisors": "hyper*"}
-    out = SimpleNamespace(opts=master, vms={}, silent=set(), asked=[])
+    fake_hosts = SimpleNamespace(opts=master, vms={}, silent=set(), asked=[])
 
     def reply(host):
-        if host in out.silent:
+        if host in fake_hosts.silent:
             return minions.Reply(minion=host, is_missing=True)
-        return minions.Reply(minion=host, value=dict.fromkeys(out.vms.get(host, ()), "running"))
+        return minions.Reply(
+            minion=host, value=dict.fromkeys(fake_hosts.vms.get(host, ()), "running")
+        )
 
     def answer(_cloud, hosts, fun, *_args, **_options):
-        out.asked.append((fun, sorted(hosts)))
+        fake_hosts.asked.append((fun, sorted(hosts)))
         return {host: reply(host) for host in hosts}
 
     monkeypatch.setattr(minions, "ask", answer)
-    return out
+    return fake_hosts
 
 
-def test_a_glob_that_has_come_to_match_a_vm_is_refused_by_the_next_command(globbed):
-    minionkeys.accept(globbed.opts, "hyper9", keypairs.named("a guest")[0])
-    lastseen.record_move(globbed.opts, "hyper9", "hyper1")
-    globbed.vms["hyper1"] = ["hyper9"]
+def test_a_glob_that_has_come_to_match_a_vm_is_refused_by_the_next_command(hosts_by_glob):
+    minionkeys.accept(hosts_by_glob.opts, "hyper9", keypairs.named("a guest")[0])
+    lastseen.record_move(hosts_by_glob.opts, "hyper9", "hyper1")
+    hosts_by_glob.vms["hyper1"] = ["hyper9"]
 
     with pytest.raises(MasterError, match="hyper9 is a VM on hyper1, and virt:hypervisors match"):
-        inventory.all_hosts(Cloud.of(globbed.opts))
-    assert globbed.asked == [("virt.vm_state", ["hyper1"])]
+        inventory.all_hosts(Cloud.of(hosts_by_glob.opts))
+    assert hosts_by_glob.asked == [("virt.vm_state", ["hyper1"])]
 
-    allowing.disallow(globbed.opts, ["hyper9"], now())
-    assert inventory.all_hosts(Cloud.of(globbed.opts)) == HOSTS
+    allowing.disallow(hosts_by_glob.opts, ["hyper9"], now())
+    assert inventory.all_hosts(Cloud.of(hosts_by_glob.opts)) == HOSTS
 
 
-def test_a_vm_that_nobody_has_seen_yet_is_met_by_the_first_look(globbed):
-    cloud = Cloud.of(globbed.opts)
-    globbed.vms["hyper2"] = ["web1", "HYPER9"]
+def test_a_vm_not_seen_before_is_found_by_the_first_survey(hosts_by_glob):
+    cloud = Cloud.of(hosts_by_glob.opts)
+    hosts_by_glob.vms["hyper2"] = ["web1", "HYPER9"]
 
     with pytest.raises(MasterError, match="HYPER9 is a VM on hyper2"):
         inventory.survey(cloud, inventory.all_hosts(cloud), "virt.vm_state")
 
 
-def test_a_host_that_is_silent_keeps_the_name_of_its_vm(globbed):
-    lastseen.record_move(globbed.opts, "hyper9", "hyper1")
-    globbed.silent.add("hyper1")
+def test_a_host_that_is_silent_keeps_the_name_of_its_vm(hosts_by_glob):
+    lastseen.record_move(hosts_by_glob.opts, "hyper9", "hyper1")
+    hosts_by_glob.silent.add("hyper1")
 
     with pytest.raises(MasterError, match="hyper9 is a VM on hyper1"):
-        inventory.all_hosts(Cloud.of(globbed.opts))
+        inventory.all_hosts(Cloud.of(hosts_by_glob.opts))
 
 
-def test_a_vm_that_is_not_there_any_more_is_in_nobodys_way(globbed):
-    lastseen.record_move(globbed.opts, "hyper9", "hyper1")
-    minionkeys.accept(globbed.opts, "hyper9", keypairs.named("a guest")[0])
+def test_a_removed_vm_does_not_block_its_name(hosts_by_glob):
+    lastseen.record_move(hosts_by_glob.opts, "hyper9", "hyper1")
+    minionkeys.accept(hosts_by_glob.opts, "hyper9", keypairs.named("a guest")[0])
 
-    assert inventory.all_hosts(Cloud.of(globbed.opts)) == [*HOSTS, "hyper9"]
-    assert lastseen.read_all(globbed.opts) == {}
+    assert inventory.all_hosts(Cloud.of(hosts_by_glob.opts)) == [*HOSTS, "hyper9"]
+    assert lastseen.read_all(hosts_by_glob.opts) == {}

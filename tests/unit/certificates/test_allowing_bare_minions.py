@@ -1,4 +1,4 @@
-"""Minions that say nothing of themselves are shown with their keys, so that one can allow them."""
+"""Minions without grains are shown with their keys, so that an operator can allow them."""
 
 import keypairs
 from saltvirt.certificates.master import allowing
@@ -7,9 +7,9 @@ from saltvirt.cluster.inventory import lastseen
 from saltvirt.core.salt import compat
 
 
-def test_a_bare_host_that_says_nothing_of_itself_is_shown_and_a_vm_is_not(opts, monkeypatch):
-    for one in ("bare1", "bare2", "out", "web1"):
-        minionkeys.accept(opts, one, keypairs.named("a guest")[0])
+def test_a_host_without_grains_is_shown_and_a_vm_is_not(opts, monkeypatch):
+    for minion_id in ("bare1", "bare2", "out", "web1"):
+        minionkeys.accept(opts, minion_id, keypairs.named("a guest")[0])
     membership.disallow(opts, ["out"])
     monkeypatch.setattr(lastseen, "read_all", lambda _opts: {"hyper1": {"web1": "running"}})
 

@@ -1,4 +1,4 @@
-"""A host is shut out though a step fails: each other one is done, and the failed one is named."""
+"""A host is shut out though a step fails: the other steps are done, the failed one is named."""
 
 import msgpack
 import pytest
@@ -9,7 +9,7 @@ from saltvirt.cluster import candidates, membership, minionkeys
 from saltvirt.core.errors import MasterError, NameTaken
 from saltvirt.core.salt import compat
 from saltvirt.seeding.master import authorization
-from test_allowing import master, secured, states, told  # noqa: F401 (fixtures)
+from test_allowing import master, notices, secured, states  # noqa: F401 (fixtures)
 
 PLANTED = msgpack.packb({"a": 1})
 
@@ -22,54 +22,54 @@ def refused(opts, *hosts):
     return caught.value
 
 
-def test_planted_files_keep_no_host_in(secured, told):  # noqa: F811
+def test_a_host_is_shut_out_despite_planted_files(secured, notices):  # noqa: F811
     folder = membership.folder(secured)
     for place in ("issued", "revoked", "enrolled"):
         (folder / place).mkdir(exist_ok=True)
         (folder / place / "x.p").write_bytes(PLANTED)
 
-    done = allowing.disallow(secured, ["hyper3"], store.utc_now())
+    answer = allowing.disallow(secured, ["hyper3"], store.utc_now())
 
-    assert done["disallowed"] == ["hyper3"] and len(done["revoked"]) == 1
+    assert answer["disallowed"] == ["hyper3"] and len(answer["revoked"]) == 1
     assert membership.read_listed(secured).is_disallowed("hyper3")
 
 
 def test_certificates_are_revoked_though_the_list_of_hosts_cannot_be_written(
     secured,  # noqa: F811
-    told,  # noqa: F811
+    notices,  # noqa: F811
 ):
     (membership.folder(secured) / "hypervisors.json").write_text("{")
 
     error = refused(secured, "hyper3")
 
     assert states(secured)["hyper3"] == {"revoked"}
-    why = "hyper3: the certificates are revoked, but the list of hosts is not written"
-    assert why in str(error)
+    reason = "hyper3: the certificates are revoked, but the list of hosts is not written"
+    assert reason in str(error)
     assert error.table["disallowed"] == [] and len(error.table["revoked"]) == 1
 
 
-def test_a_host_is_listed_though_its_certificates_cannot_be_revoked(secured, told):  # noqa: F811
+def test_a_host_is_listed_though_its_certificates_cannot_be_revoked(secured, notices):  # noqa: F811
     (membership.folder(secured) / "cakey.pem").write_text("lost")
 
     error = refused(secured, "hyper3")
 
     assert membership.read_listed(secured).is_disallowed("hyper3")
     assert "hyper3: shut out, but not all is revoked: hyper3: the CA's key" in str(error)
-    assert told.hosts == [["hyper1", "hyper2"]]
-    # It is noted all the same: the next list has it.
+    assert notices.hosts == [["hyper1", "hyper2"]]
+    # The revocation is on record: the next list has it.
     assert states(secured)["hyper3"] == {"revoked"}
 
 
 def test_one_hosts_certificates_keep_no_other_hosts_from_being_revoked(
     secured,  # noqa: F811
-    told,  # noqa: F811
+    notices,  # noqa: F811
     monkeypatch,
 ):
     revoked = certificates._revoke_valid
 
     def fails_for_one(opts, rows, now):
         if any(row["host"] == "hyper2" for row in rows):
-            raise OSError("Input/output error")  # a disk cannot be had to fail for one file
+            raise OSError("Input/output error")  # no real disk fails for one file alone
         return revoked(opts, rows, now)
 
     monkeypatch.setattr(certificates, "_revoke_valid", fails_for_one)
@@ -84,7 +84,7 @@ def test_one_hosts_certificates_keep_no_other_hosts_from_being_revoked(
 @pytest.mark.parametrize("target", ["hyper3", "unheard-of"])
 def test_a_host_is_shut_out_though_no_certificate_can_be_listed(
     secured,  # noqa: F811
-    told,  # noqa: F811
+    notices,  # noqa: F811
     monkeypatch,
     target,
 ):
@@ -98,7 +98,7 @@ def test_a_host_is_shut_out_though_no_certificate_can_be_listed(
     assert membership.read_listed(secured).is_disallowed(target)
 
 
-def test_a_planted_note_of_a_key_is_no_note(opts):
+def test_a_planted_record_of_a_key_is_ignored(opts):
     minionkeys.accept(opts, "web1", "a key")
     minionkeys.accept(opts, "web2.p", "another key")
     folder = minionkeys._note_path(opts, "any").parent
@@ -135,7 +135,7 @@ KEYS = {"bytes": b"\xff\xfe\x00bad", "words": b"not a key at all", "nothing": b"
         ("odd name", {"odd_ids": {"odd name": candidates.ODD_ID_MESSAGE}}),
     ],
 )
-def test_a_waiting_key_that_is_none_is_shown_as_none(opts, content, name, listed):
+def test_a_waiting_file_that_is_no_key_is_shown_without_a_fingerprint(opts, content, name, listed):
     compat.KeyStore(opts).accept("hyper1", "K")
     folder = membership.folder(opts).parent / "minions_pre"
     folder.mkdir(exist_ok=True)
@@ -147,7 +147,7 @@ def test_a_waiting_key_that_is_none_is_shown_as_none(opts, content, name, listed
     minionkeys.refuse_taken(opts, name)
 
 
-def test_a_key_longer_than_any_is_none(opts):
+def test_a_file_longer_than_any_key_is_no_key(opts):
     folder = membership.folder(opts).parent / "minions_pre"
     folder.mkdir(exist_ok=True)
     (folder / "badpub5").write_text("A" * 2_000_000)
@@ -155,7 +155,7 @@ def test_a_key_longer_than_any_is_none(opts):
     assert compat.KeyStore(opts).read("badpub5") == ("pending", "")
 
 
-def test_an_accepted_key_that_is_none_keeps_its_name(opts):
+def test_an_accepted_file_that_is_no_key_keeps_its_name(opts):
     folder = membership.folder(opts).parent / "minions"
     (folder / "web1").write_bytes(b"\xff\xfe")
 
@@ -166,17 +166,17 @@ def test_an_accepted_key_that_is_none_keeps_its_name(opts):
 CLAIM = {"fqdn": "hyper1.site-b", "ipv4": ["10.1.0.1"]}
 
 
-def test_allowing_a_host_takes_its_name_back_from_others(opts, told):  # noqa: F811
-    for one in ("hyper1.site-a", "hyper1.site-b"):
-        compat.KeyStore(opts).accept(one, "K")
+def test_allowing_a_host_takes_its_name_back_from_others(opts, notices):  # noqa: F811
+    for minion_id in ("hyper1.site-a", "hyper1.site-b"):
+        compat.KeyStore(opts).accept(minion_id, "K")
     place = certificates.open_authorities(opts)
     allowing.allow(opts, ["hyper1.site-a"])
     ask(place, "hyper1.site-a", now=store.utc_now(), grains=CLAIM)
 
-    done = allowing.allow(opts, ["hyper1.site-b"])
+    answer = allowing.allow(opts, ["hyper1.site-b"])
 
     (row,) = place.issued()
-    assert done == {
+    assert answer == {
         "allowed": ["hyper1.site-b"],
         "revoked": {"hyper1.site-a": [row["serial"]]},
         "told": {"hyper1.site-a": "in place"},
@@ -184,15 +184,15 @@ def test_allowing_a_host_takes_its_name_back_from_others(opts, told):  # noqa: F
     assert allowing.allow(opts, ["hyper1.site-b"]) == {"allowed": ["hyper1.site-b"]}
 
 
-def test_a_host_that_does_not_hear_of_it_is_named(opts, told):  # noqa: F811
-    for one in ("hyper1.site-a", "hyper1.site-b"):
-        compat.KeyStore(opts).accept(one, "K")
+def test_a_host_that_misses_the_revocation_is_named(opts, notices):  # noqa: F811
+    for minion_id in ("hyper1.site-a", "hyper1.site-b"):
+        compat.KeyStore(opts).accept(minion_id, "K")
     allowing.allow(opts, ["hyper1.site-a"])
     ask(certificates.open_authorities(opts), "hyper1.site-a", now=store.utc_now(), grains=CLAIM)
-    told.silent = "hyper1.site-a"
+    notices.silent = "hyper1.site-a"
 
-    why = "site-a that had such a name are revoked, but not every other host was updated"
-    with pytest.raises(MasterError, match=why) as caught:
+    reason = "site-a that had such a name are revoked, but not every other host was updated"
+    with pytest.raises(MasterError, match=reason) as caught:
         allowing.allow(opts, ["hyper1.site-b"])
 
     assert caught.value.table["allowed"] == ["hyper1.site-b"]

@@ -1,4 +1,4 @@
-"""Keys that nobody has accepted yet are compared by two commands that show the same value."""
+"""A waiting key has the same fingerprint in the commands of the master and of its host."""
 
 from pathlib import Path
 
@@ -13,16 +13,16 @@ from saltvirt.core.errors import BadArgument
 
 def test_keys_that_wait_are_shown_as_their_hosts_show_them(opts, tmp_path):
     public = keypairs.named("a guest")[0]
-    own = tmp_path / "minion.pub"
-    own.write_text(public)
+    key_file = tmp_path / "minion.pub"
+    key_file.write_text(public)
     pending = Path(opts["pki_dir"]) / "minions_pre"
     pending.mkdir(parents=True, exist_ok=True)
     (pending / "newhost").write_text(public)
 
     shown = allowing.show_members(opts)
 
-    # What salt-key -f shows of it on 3008 is no help: a host shows this.
-    finger = pem_finger(str(own), sum_type=opts["hash_type"])
+    # A host shows this fingerprint, and not the one of salt-key -f on 3008.
+    finger = pem_finger(str(key_file), sum_type=opts["hash_type"])
     assert shown["waiting"] == {"newhost": finger}
     with pytest.raises(BadArgument, match="salt-run virt.allow shows its fingerprint") as refused:
         allowing.allow(opts, ["newhost"])
@@ -45,32 +45,32 @@ ODD = [
 
 
 @pytest.fixture
-def odd(opts):
-    """Keys that wait under ids that a stranger chose, and one that waits under a right id."""
+def odd_keys(opts):
+    """Keys that wait under ids that a stranger chose, and one under a valid id."""
     pending = Path(opts["pki_dir"]) / "minions_pre"
     pending.mkdir(parents=True, exist_ok=True)
     real = keypairs.named("a guest")[0]
     (pending / "hyper3").write_text(keypairs.named("hyper1")[0])
-    for one in ODD:
-        # A minion shows its public key in clear, so that a stranger can show it too.
-        (pending / one).write_text(real)
+    for minion_id in ODD:
+        # A minion sends its public key in clear, so that a stranger can send it, too.
+        (pending / minion_id).write_text(real)
     return real
 
 
-def test_an_odd_id_is_named_as_hostile_and_has_no_fingerprint_to_compare(opts, tmp_path, odd):
+def test_an_odd_id_is_named_as_hostile_and_has_no_fingerprint_to_compare(opts, tmp_path, odd_keys):
     shown = allowing.show_members(opts)
 
     assert list(shown["waiting"]) == ["hyper3"]
     assert sorted(shown["odd_ids"]) == sorted(ODD)
     assert all("do not accept its key" in line for line in shown["odd_ids"].values())
-    (tmp_path / "minion.pub").write_text(odd)
+    (tmp_path / "minion.pub").write_text(odd_keys)
     finger = pem_finger(str(tmp_path / "minion.pub"), sum_type=opts["hash_type"])
     assert finger not in str(shown)
 
 
-# A glob means others, and the space around a word of a call does not count.
-@pytest.mark.parametrize("name", [one for one in ODD if one not in ("hyper*", "hyper3 ")])
-def test_an_odd_id_is_suggested_in_no_command(opts, odd, name):
+# The other two ids are also legal targets: a glob, and an id with a space at its end.
+@pytest.mark.parametrize("name", [name for name in ODD if name not in ("hyper*", "hyper3 ")])
+def test_an_odd_id_is_suggested_in_no_command(opts, odd_keys, name):
     with pytest.raises(BadArgument) as refused:
         allowing.allow(opts, [name])
 

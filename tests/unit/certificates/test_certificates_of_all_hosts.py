@@ -1,4 +1,4 @@
-"""The CA's commands say what was done where others fail, and which file is no backup."""
+"""The CA's commands report what succeeded beside failures, and refuse a wrong backup."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -20,7 +20,7 @@ def cloud(opts):
     return Cloud(opts=opts, settings=MasterSettings(), progress=lambda *_args, **_figures: None)
 
 
-def test_what_some_hosts_have_done_is_said_though_another_has_not(cloud, monkeypatch):
+def test_the_error_of_a_silent_host_has_the_outcomes_of_the_others(cloud, monkeypatch):
     state = {"virt.keys": {"result": True, "comment": "renewed"}}
     replies = {
         "hyper1": minions.Reply(minion="hyper1", value=state),
@@ -37,7 +37,7 @@ def test_what_some_hosts_have_done_is_said_though_another_has_not(cloud, monkeyp
     }
 
 
-def test_a_serial_is_revoked_again_until_all_have_heard(cloud, monkeypatch):
+def test_a_serial_can_be_revoked_again_until_all_hosts_have_replied(cloud, monkeypatch):
     serial = "0" * 32
     row = {"host": "hyper1", "purpose": "server", "serial": serial, "signer": "libvirt"}
     row["not_after"] = (NOW + timedelta(days=9)).isoformat()
@@ -45,34 +45,34 @@ def test_a_serial_is_revoked_again_until_all_have_heard(cloud, monkeypatch):
     monkeypatch.setattr(Authorities, "issued", lambda _self: [dict(row)])
     monkeypatch.setattr(Authorities, "revoked", lambda _self: revoked)
     monkeypatch.setattr(
-        Authorities, "revoke", lambda _self, rows, _now: revoked.update(map(of, rows))
+        Authorities, "revoke", lambda _self, rows, _now: revoked.update(map(serial_of, rows))
     )
     monkeypatch.setattr(inventory, "allowed_hosts", lambda _cloud: ["hyper1", "hyper2"])
     replies = {"hyper2": minions.Reply(minion="hyper2", is_missing=True)}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_how: replies)
 
-    for _again in range(2):
+    for _attempt in range(2):
         with pytest.raises(
             MasterError, match=f"^{serial}: revoked, but not every .* again$"
-        ) as short:
+        ) as failure:
             certificates.revoke(cloud, serial, NOW)
-        assert short.value.table["revoked"] == [serial] and revoked == {serial}
+        assert failure.value.table["revoked"] == [serial] and revoked == {serial}
 
     state = {"virt.keys": {"result": True, "comment": "read"}}
     replies["hyper2"] = minions.Reply(minion="hyper2", value=state)
-    done = {"revoked": [serial], "told": {"hyper2": "read"}}
-    assert certificates.revoke(cloud, serial, NOW) == done
+    expected = {"revoked": [serial], "told": {"hyper2": "read"}}
+    assert certificates.revoke(cloud, serial, NOW) == expected
     revoked.clear()
     with pytest.raises(BadArgument, match="neither a host nor a serial"):
         certificates.revoke(cloud, serial, NOW + timedelta(days=10))
 
 
-def of(row):
+def serial_of(row):
     """Return a row's serial."""
     return row["serial"]
 
 
-def test_a_file_that_is_no_text_is_no_backup(opts, tmp_path):
+def test_a_binary_file_is_no_backup(opts, tmp_path):
     (tmp_path / "ca.backup").write_bytes(b"\x1f\x8b\xff\xfe")
     (tmp_path / "passphrase").write_text("correct horse battery")
 

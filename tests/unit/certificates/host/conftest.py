@@ -1,4 +1,4 @@
-"""Hosts that ask a CA of the test's own for certificates."""
+"""Hosts that request certificates from a CA of the tests."""
 
 import shutil
 import tempfile
@@ -13,30 +13,30 @@ from saltvirt.core import wire
 FUNCTIONS = {"cmd.has_exec": lambda _name: False}
 
 
-def answered(place, question):
-    """Return the CA's answer, as it is on the wire."""
-    wanted = question["certificates"]
-    return wire.plain(ask(place, wanted=wanted, now=datetime.now(timezone.utc)))
+def answer_of(place, question):
+    """Return the CA's answer as plain data."""
+    requests = question["certificates"]
+    return wire.plain(ask(place, wanted=requests, now=datetime.now(timezone.utc)))
 
 
 @pytest.fixture
 def bare(place, monkeypatch):
     """A host without certificates, on which no daemon runs."""
-    # Not below pytest's own folder, which QEMU could not enter.
+    # QEMU could not enter a folder below pytest's own.
     folder = Path(tempfile.mkdtemp(prefix="salt-virt-"))
     folder.chmod(0o755)
     monkeypatch.setattr(enrolment, "DAEMONS", {"libvirtd": str(folder / "admin-sock")})
     yield enrolment.Enrolment(
         basepath=str(folder / "etc/pki"),
         minion_id="hyper1",
-        ask=lambda question: {"libvirt_pki": answered(place, question)},
+        ask=lambda question: {"libvirt_pki": answer_of(place, question)},
     )
     shutil.rmtree(folder)
 
 
 @pytest.fixture
 def host(bare):
-    """A host whose certificates are in order."""
+    """A host with valid certificates."""
     changes, _comment = bare.run(FUNCTIONS)
     assert set(changes) >= set(installed.DEFAULT_PURPOSES)
     return bare, FUNCTIONS

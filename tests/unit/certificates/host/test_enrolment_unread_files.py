@@ -1,4 +1,4 @@
-"""What libvirt has not read of its files it is told until it has."""
+"""Each run asks libvirt to read its new files until libvirt has read them."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from saltvirt.core import files
 from saltvirt.core.errors import StorageError
 
 
-def test_a_list_of_who_is_revoked_is_read_also_if_no_certificate_is_given(host, place, monkeypatch):
+def test_the_revocation_list_is_read_even_without_a_new_certificate(host, place, monkeypatch):
     work, _functions = host
     monkeypatch.setattr(enrolment, "DAEMONS", {"libvirtd": "/"})
     monkeypatch.setattr(enrolment.reload.Admin, "read_tls_files", lambda _self: None)
@@ -34,13 +34,13 @@ def test_a_list_of_who_is_revoked_is_read_also_if_no_certificate_is_given(host, 
     assert looked == ["virt-admin"], "once, when it was written"
 
 
-def test_what_libvirtd_has_not_read_it_is_told_again_at_the_next_run(host, place, monkeypatch):
+def test_libvirtd_is_told_again_at_the_next_run_to_read_its_files(host, place, monkeypatch):
     work, _functions = host
-    functions, said = {"cmd.has_exec": lambda _name: True, "cmd.run_all": None}, []
+    functions, answers = {"cmd.has_exec": lambda _name: True, "cmd.run_all": None}, []
     monkeypatch.setattr(enrolment, "DAEMONS", {"libvirtd": "/"})
-    monkeypatch.setattr(enrolment.reload.Admin, "read_tls_files", lambda _self: said.pop(0))
+    monkeypatch.setattr(enrolment.reload.Admin, "read_tls_files", lambda _self: answers.pop(0))
     place.revoke(["0a" * 16], datetime.now(timezone.utc))
-    said += ["error: no tls service found, unable to update tls files", None]
+    answers += ["error: no tls service found, unable to update tls files", None]
 
     changes, comment = work.run(functions)
     assert changes and "libvirtd has not read them (no tls service found, " in comment
@@ -49,7 +49,7 @@ def test_what_libvirtd_has_not_read_it_is_told_again_at_the_next_run(host, place
     assert work.run(functions) == ({}, "all keys are in order"), "it is not told once more"
 
 
-def test_a_run_that_dies_once_it_has_written_has_it_read_at_the_next(host, place, monkeypatch):
+def test_files_written_by_a_killed_run_are_read_at_the_next_run(host, place, monkeypatch):
     work, functions = host
     place.revoke(["0a" * 16], datetime.now(timezone.utc))
 
@@ -65,7 +65,7 @@ def test_a_run_that_dies_once_it_has_written_has_it_read_at_the_next(host, place
     assert changes == {} and "no libvirt daemon runs; it reads them at its start" in comment
 
 
-def test_what_nobody_can_tell_a_daemon_that_runs_it_is_told_later(host, place, monkeypatch):
+def test_a_daemon_that_cannot_be_told_now_is_told_later(host, place, monkeypatch):
     work, functions = host
     monkeypatch.setattr(enrolment, "DAEMONS", {"libvirtd": "/"})
     monkeypatch.setattr(enrolment.reload.Admin, "read_tls_files", lambda _self: None)
@@ -80,7 +80,7 @@ def test_what_nobody_can_tell_a_daemon_that_runs_it_is_told_later(host, place, m
     assert work.plan() == ({}, "all keys are in order")
 
 
-def test_a_list_that_is_no_text_is_replaced(host):
+def test_a_binary_revocation_list_is_replaced(host):
     work, functions = host
     path = Path(work.basepath) / "CA/cacrl.pem"
     before = path.read_bytes()
@@ -91,7 +91,7 @@ def test_a_list_that_is_no_text_is_replaced(host):
     assert changes == {str(path): "written"} and path.read_bytes() == before
 
 
-def test_of_what_is_written_before_the_disk_is_full_libvirtd_is_told(host, place, monkeypatch):
+def test_libvirtd_reads_the_files_written_before_the_disk_was_full(host, place, monkeypatch):
     work, _functions = host
     place.revoke(["0a" * 16], datetime.now(timezone.utc))
     (Path(work.basepath) / "qemu/ca-crl.pem").unlink()
@@ -110,12 +110,12 @@ def test_of_what_is_written_before_the_disk_is_full_libvirtd_is_told(host, place
     assert looked == ["virt-admin"]
 
 
-def test_the_master_hears_of_a_list_that_a_daemon_did_not_read(host, place, monkeypatch):
+def test_the_master_learns_of_a_list_that_a_daemon_did_not_read(host, place, monkeypatch):
     work, _functions = host
     module = asloaded.module("_states/virt.py")
     module.__opts__ = {"id": "hyper1", "test": False}
     module.__salt__ = {"cmd.has_exec": lambda _name: True, "cmd.run_all": None}
-    monkeypatch.setattr(enrolment, "Enrolment", lambda **_given: work)
+    monkeypatch.setattr(enrolment, "Enrolment", lambda **_kwargs: work)
     monkeypatch.setattr(enrolment, "DAEMONS", {"libvirtd": "/"})
     monkeypatch.setattr(enrolment.reload.Admin, "read_tls_files", lambda _self: "error: bad CRL")
     place.revoke(["0a" * 16], datetime.now(timezone.utc))
@@ -123,5 +123,7 @@ def test_the_master_hears_of_a_list_that_a_daemon_did_not_read(host, place, monk
     answer = module.keys_("a name")
 
     assert answer["result"] is True and answer["unread"] == ["libvirtd"]
-    said = certificates._outcome(Reply(minion="hyper1", value={"virt_|-a": answer}))
-    assert said == ("", answer["comment"]) and "libvirtd has not read them (bad CRL)" in said[1]
+    outcome = certificates._outcome(Reply(minion="hyper1", value={"virt_|-a": answer}))
+    assert (
+        outcome == ("", answer["comment"]) and "libvirtd has not read them (bad CRL)" in outcome[1]
+    )

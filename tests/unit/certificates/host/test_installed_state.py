@@ -1,4 +1,4 @@
-"""The state virt.keys: what is due, what is laid down, and that no answer is never in order."""
+"""The state virt.keys: what is due, what it installs, and that a missing answer is an error."""
 
 import grp
 import os
@@ -24,7 +24,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 @pytest.fixture
 def qemu(monkeypatch):
-    """The group of QEMU: one that every machine has."""
+    """The group of QEMU, for which a group stands that each machine has."""
     monkeypatch.setattr(installed, "_QEMU_GROUPS", ("daemon",))
     return grp.getgrnam("daemon").gr_gid
 
@@ -51,7 +51,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_what_was_tampered_with_is_made_anew(host, damage):
+def test_damaged_files_are_replaced(host, damage):
     work, functions = host
     place = installed.places(work.basepath)["libvirt-server"]
     damage(place)
@@ -90,7 +90,7 @@ def test_a_new_address_or_a_revocation_makes_a_certificate_due(host, place):
 
 
 def renewed(work, functions):
-    """Renew everything by force; return the keys and certificates before and after."""
+    """Renew all files by force; return the keys and certificates before and after."""
     where = installed.places(work.basepath)["libvirt-client"]
     before = where.key.read_bytes(), where.certificate.read_bytes()
     replace(work, is_forced=True).run(functions)
@@ -137,20 +137,23 @@ def revoke(where, place):
     place.revoke([f"{serial:032x}"], datetime.now(timezone.utc))
 
 
-def lay_down(where, place, minion_id, kind):
-    """Have a key of this kind, certified for this minion, in place of the host's own."""
-    key, wanted = installed.request(minion_id, ca.new_key(kind))
+def install_key(locations, place, minion_id, kind):
+    """Install a key of this kind, certified for this minion, in place of the host's own."""
+    key, certificate_request = installed.request(minion_id, ca.new_key(kind))
     answer = ask(
-        place, minion_id, wanted={"libvirt-client": wanted}, now=datetime.now(timezone.utc)
+        place,
+        minion_id,
+        wanted={"libvirt-client": certificate_request},
+        now=datetime.now(timezone.utc),
     )
-    installed.lay_down(where, key, answer.certificates["libvirt-client"])
+    installed.lay_down(locations, key, answer.certificates["libvirt-client"])
 
 
 DISTRUST = {
     "revoked": revoke,
     "open to others": lambda where, _place: where.key.chmod(0o644),
-    "certified with another name": lambda where, place: lay_down(where, place, "other", "ecdsa"),
-    "not of this project": lambda where, place: lay_down(where, place, "hyper1", "rsa"),
+    "certified with another name": lambda where, place: install_key(where, place, "other", "ecdsa"),
+    "not of this project": lambda where, place: install_key(where, place, "hyper1", "rsa"),
 }
 
 
@@ -166,21 +169,21 @@ def test_a_key_that_cannot_be_trusted_is_not_kept(host, place, distrust):
 
 
 @pytest.mark.parametrize(
-    ("answered", "why"),
+    ("pillar", "reason"),
     [
         ({}, "no external pillar"),
         (None, "no external pillar"),
         ({"libvirt_pki": {"error": "not you"}}, "the master refused: not you"),
     ],
 )
-def test_no_answer_is_never_called_in_order(tmp_path, answered, why):
+def test_a_missing_answer_is_an_error(tmp_path, pillar, reason):
     work = enrolment.Enrolment(
-        basepath=str(tmp_path), minion_id="hyper1", ask=lambda _wanted: answered
+        basepath=str(tmp_path), minion_id="hyper1", ask=lambda _requests: pillar
     )
 
-    with pytest.raises(enrolment.EnrolmentRefused, match=why):
+    with pytest.raises(enrolment.EnrolmentRefused, match=reason):
         work.run({})
-    with pytest.raises(enrolment.EnrolmentRefused, match=why):
+    with pytest.raises(enrolment.EnrolmentRefused, match=reason):
         work.plan()
     assert os.listdir(tmp_path) == []
 
@@ -192,15 +195,18 @@ def test_the_group_of_qemu_can_enter_the_folder_of_its_key(qemu, host, place):
     info = ask(place, wanted={}, now=datetime.now(timezone.utc))
     where.key.parent.chmod(0o700)
     os.chown(where.key.parent, -1, 0)
-    why = installed.find_due_reason(where, info, datetime.now(timezone.utc))
+    reason = installed.find_due_reason(where, info, datetime.now(timezone.utc))
     key, pem = where.key.read_bytes(), where.certificate.read_text()
 
     installed.lay_down(where, serialization.load_pem_private_key(key, password=None), pem)
 
-    assert why == f"{where.key.parent} cannot be entered by QEMU's group daemon"
+    assert reason == f"{where.key.parent} cannot be entered by QEMU's group daemon"
     assert installed.find_due_reason(where, info, datetime.now(timezone.utc)) is None
-    found = where.key.parent.stat()
-    assert (stat.S_IMODE(found.st_mode), grp.getgrgid(found.st_gid).gr_name) == (0o750, "daemon")
+    stat_result = where.key.parent.stat()
+    assert (stat.S_IMODE(stat_result.st_mode), grp.getgrgid(stat_result.st_gid).gr_name) == (
+        0o750,
+        "daemon",
+    )
 
 
 @needs_root
@@ -231,8 +237,8 @@ def test_a_key_that_another_group_could_read_is_made_anew(qemu, host):
 
 
 @needs_root
-def test_a_host_whose_qemu_gets_a_group_of_its_own_is_mended_once(bare, monkeypatch):
-    # kvm alone at first; then the packages of libvirt bring libvirt-qemu.
+def test_a_new_group_of_qemu_is_applied_once(bare, monkeypatch):
+    # At first only kvm exists; then libvirt's packages add libvirt-qemu.
     monkeypatch.setattr(installed, "_QEMU_GROUPS", ("users",))
     bare.run(FUNCTIONS)
     monkeypatch.setattr(installed, "_QEMU_GROUPS", ("daemon", "users"))
@@ -268,7 +274,7 @@ def test_qemu_cannot_write_in_the_folder_of_its_keys(qemu, bare):
 
 @needs_root
 @pytest.mark.parametrize("umask", [0o027, 0o077])
-def test_a_narrow_umask_locks_nobody_out(qemu, bare, umask):
+def test_a_narrow_umask_does_not_lock_qemu_out(qemu, bare, umask):
     before = os.umask(umask)
     try:
         bare.run(FUNCTIONS)
@@ -291,8 +297,8 @@ def test_a_closed_folder_above_the_keys_is_opened_for_qemu(qemu, host):
 
     changes, _comment = host[0].run(FUNCTIONS)
 
-    why = f"{base} cannot be entered by QEMU's group daemon"
-    assert changes == {"qemu-server": why, "qemu-client": why}
+    reason = f"{base} cannot be entered by QEMU's group daemon"
+    assert changes == {"qemu-server": reason, "qemu-client": reason}
     assert mode(base) == 0o751
     assert host[0].run(FUNCTIONS) == ({}, "all keys are in order")
 
@@ -302,11 +308,11 @@ def test_a_closed_folder_of_others_is_named_and_left_alone(qemu, host):
     above = Path(host[0].basepath).parent
     above.chmod(0o700)
 
-    done, planned = host[0].run(FUNCTIONS), host[0].plan()
+    changes, planned = host[0].run(FUNCTIONS), host[0].plan()
 
-    # QEMU may enter it by another group or an ACL, so nothing is due, and nothing fails.
+    # QEMU may enter it by another group or an ACL, so no change is due and no run fails.
     assert (
-        done
+        changes
         == planned
         == (
             {},
@@ -319,8 +325,8 @@ def test_a_closed_folder_of_others_is_named_and_left_alone(qemu, host):
     assert mode(above) == 0o700
 
 
-def test_no_user_of_the_host_keeps_it_from_hearing_who_was_revoked(host):
-    """Whoever may read a file or a folder may have it locked, such as /etc."""
+def test_a_lock_of_a_user_does_not_delay_the_revocation_list(host):
+    """A user with read access to a file or a folder, such as /etc, may have locked it."""
     work, _functions = host
 
     with another_user_holds(Path(work.basepath).parent):
