@@ -1,4 +1,4 @@
-"""What a host says of itself to an audit is what its files, its sockets and its libvirt have."""
+"""The facts of a host for an audit are those of its files, its sockets and its libvirt."""
 
 import grp
 import json
@@ -53,7 +53,7 @@ def test_libvirts_files_are_read_as_libvirt_reads_them():
 @pytest.mark.parametrize(
     ("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
 )
-def test_what_listens_is_read_from_the_kernel(family, address):
+def test_listening_sockets_are_read_from_the_kernel(family, address):
     with socket.socket(family) as listening:
         listening.bind((address, 0))
         port = listening.getsockname()[1]
@@ -75,69 +75,73 @@ def base(tmp_path, monkeypatch):
     monkeypatch.setattr(facts, "_POLKIT", (tmp_path / "polkit", tmp_path / "authority"))
     monkeypatch.setattr(bootunits, "RULES", tmp_path / "rules")
     monkeypatch.setattr(facts.enrolment, "DAEMONS", {"libvirtd": str(tmp_path / "no socket")})
-    made = ca.create("a CA", utc_now())
+    authority = ca.create("a CA", utc_now())
     (tmp_path / "pki/CA").mkdir(parents=True)
-    (tmp_path / "pki/CA/cacert.pem").write_bytes(ca.certificate_pem(made.certificate))
-    listed = store.build_crl(made, {0xAB: utc_now()}, 1, utc_now())
-    (tmp_path / "pki/CA/cacrl.pem").write_bytes(listed)
+    (tmp_path / "pki/CA/cacert.pem").write_bytes(ca.certificate_pem(authority.certificate))
+    crl = store.build_crl(authority, {0xAB: utc_now()}, 1, utc_now())
+    (tmp_path / "pki/CA/cacrl.pem").write_bytes(crl)
     place = installed.places(tmp_path / "pki")["libvirt-server"]
     signed = {"minion_id": "hyper1", "role": "server", "names": ["hyper1"], "addresses": []}
     key = ca.new_key()
-    given = ca.sign(made, key.public_key(), **signed, now=utc_now(), days=9)
-    installed.lay_down(place, key, ca.certificate_pem(given).decode())
+    certificate = ca.sign(authority, key.public_key(), **signed, now=utc_now(), days=9)
+    installed.lay_down(place, key, ca.certificate_pem(certificate).decode())
     place.key.chmod(0o644)
     return tmp_path / "pki"
 
 
-def told(base, settings=TEST):
-    """Return what a host says, as it comes to the master."""
+def read_facts(base, settings=TEST):
+    """Return the facts of a host as the master reads them."""
     with connect.open_connection(TEST, readonly=False) as conn:
         for name, password, nic in (("open", "", "user"), ("closed", "secret", "ethernet")):
             lifecycle.define(conn, DOMAIN.format(name=name, password=password, nic=nic))
-        said = wire.plain(
+        plain_facts = wire.plain(
             facts.read_host_facts(conn, settings, str(base), str(base / "minion.pem"))
         )
         for name in ("open", "closed"):
             conn.lookupByName(name).undefine()
-    assert not {"hunter2", "secret"} & set(repr(said).replace("'", " ").split())
-    return wire.read("hyper1", "virt.audit", HostAudit, said)
+    assert not {"hunter2", "secret"} & set(repr(plain_facts).replace("'", " ").split())
+    return wire.read("hyper1", "virt.audit", HostAudit, plain_facts)
 
 
-def test_a_host_says_what_its_files_have(base):
-    said = told(base)
+def test_the_facts_are_those_of_the_hosts_files(base):
+    facts_of_host = read_facts(base)
 
-    (daemon,) = said.daemons
+    (daemon,) = facts_of_host.daemons
     assert daemon.names == ["OU=salt-virt hypervisor,*", "CN=in"] and not daemon.verifies
-    assert said.qemu == {"vnc_listen": "0.0.0.0", "vnc_password": "set", "user": "x"}
-    assert said.trusted == {"libvirt": ca.fingerprints((base / "CA/cacert.pem").read_bytes())}
-    assert [(one.path, len(one.serial)) for one in said.certificates] == [
-        (f"{base}/libvirt/servercert.pem", 32)
+    assert facts_of_host.qemu == {"vnc_listen": "0.0.0.0", "vnc_password": "set", "user": "x"}
+    assert facts_of_host.trusted == {
+        "libvirt": ca.fingerprints((base / "CA/cacert.pem").read_bytes())
+    }
+    assert [
+        (certificate.path, len(certificate.serial)) for certificate in facts_of_host.certificates
+    ] == [(f"{base}/libvirt/servercert.pem", 32)]
+    assert [(key.mode, key.most, key.owner) for key in facts_of_host.keys] == [
+        (0o644, 0o600, "root")
     ]
-    assert [(one.mode, one.most, one.owner) for one in said.keys] == [(0o644, 0o600, "root")]
-    assert said.code == filecontent.of_code() and said.unreadable == {}
-    assert said.revoked["libvirt"].serials == [f"{0xAB:032x}"]
-    assert datetime.fromisoformat(said.revoked["libvirt"].ends) > utc_now()
+    assert facts_of_host.code == filecontent.of_code() and facts_of_host.unreadable == {}
+    assert facts_of_host.revoked["libvirt"].serials == [f"{0xAB:032x}"]
+    assert datetime.fromisoformat(facts_of_host.revoked["libvirt"].ends) > utc_now()
 
 
 def test_a_port_may_be_the_name_of_a_service(base):
     path = base.parent / "libvirt/libvirtd.conf"
     path.write_text('tcp_port = "ssh"\n')
-    assert told(base).unreadable == {}
+    assert read_facts(base).unreadable == {}
     path.write_text('tcp_port = "nosuchservice"\n')
-    assert "not found" in told(base).unreadable["/etc/services"]
+    assert "not found" in read_facts(base).unreadable["/etc/services"]
 
 
-def test_a_host_says_which_consoles_listen(base):
-    consoles = [(one.vm, one.address, one.tls) for one in told(base).consoles]
+def test_the_facts_have_listening_consoles(base):
+    consoles = [(console.vm, console.address, console.tls) for console in read_facts(base).consoles]
 
-    assert [one for one in consoles if one[0] == "open"] == [
+    assert [listener for listener in consoles if listener[0] == "open"] == [
         ("open", "0.0.0.0", None),
         ("open", "127.0.0.1", None),
     ]
 
 
 @pytest.fixture
-def there(base):
+def host_root(base):
     """A host's own users: /etc/libvirt, libvirt's sockets and polkit's rules."""
     (base.parent / "run").mkdir()
     (base.parent / "polkit/rules.d").mkdir(parents=True)
@@ -152,86 +156,91 @@ def there(base):
         ("virtlxcd", "virtlxcd-sock"),
     ],
 )
-def test_a_socket_for_all_without_a_check_is_found(there, base, daemon, name):
-    path = there / "libvirt" / f"{daemon}.conf"
+def test_a_socket_for_all_without_a_check_is_found(host_root, base, daemon, name):
+    path = host_root / "libvirt" / f"{daemon}.conf"
     path.write_text('auth_unix_rw = "none"\n')
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(str(there / "run" / name))
-        (there / "run" / name).chmod(0o666)
-        assert str(path) in told(base).local.sockets
+    with socket.socket(socket.AF_UNIX) as socket_:
+        socket_.bind(str(host_root / "run" / name))
+        (host_root / "run" / name).chmod(0o666)
+        assert str(path) in read_facts(base).local.sockets
 
-        (there / "run" / name).chmod(0o660)
-        assert told(base).local.sockets == []
-        (there / "run" / name).chmod(0o666)
+        (host_root / "run" / name).chmod(0o660)
+        assert read_facts(base).local.sockets == []
+        (host_root / "run" / name).chmod(0o666)
         path.write_text('auth_unix_rw = "polkit"\n')
-        assert told(base).local.sockets == []
+        assert read_facts(base).local.sockets == []
 
 
-def test_a_socket_for_all_is_found_where_the_daemons_file_has_put_it(there, base):
-    folder, path = there / "elsewhere", there / "libvirt/virtqemud.conf"
+def test_a_socket_for_all_is_found_where_the_daemons_file_has_put_it(host_root, base):
+    folder, path = host_root / "elsewhere", host_root / "libvirt/virtqemud.conf"
     folder.mkdir()
     path.write_text(f'auth_unix_rw = "none"\nunix_sock_dir = "{folder}"\n')
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(str(folder / "virtqemud-sock"))
+    with socket.socket(socket.AF_UNIX) as socket_:
+        socket_.bind(str(folder / "virtqemud-sock"))
         (folder / "virtqemud-sock").chmod(0o666)
 
-        assert told(base).local.sockets == [str(path)]
+        assert read_facts(base).local.sockets == [str(path)]
 
 
-def test_operators_rules_of_polkit_are_found_wherever_it_looks_for_them(there, base):
+def test_operators_rules_are_found_in_all_folders_of_polkit(host_root, base):
     text = "[x]\nAction=org.libvirt.unix.manage\nResultAny=yes\n"
     for name in ("10-vendor.d", "50-local.d"):
-        (there / "authority" / name).mkdir(parents=True)
-        (there / "authority" / name / "ann.pkla").write_text(text)
+        (host_root / "authority" / name).mkdir(parents=True)
+        (host_root / "authority" / name / "ann.pkla").write_text(text)
 
-    assert told(base).local.rules == [f"{there}/authority/50-local.d/ann.pkla"]
+    assert read_facts(base).local.rules == [f"{host_root}/authority/50-local.d/ann.pkla"]
 
 
-def test_rules_of_a_firewall_without_a_table_for_what_is_forwarded_are_named(base, monkeypatch):
-    assert told(base).unguarded == []
+def test_firewall_rules_without_a_table_for_forwarded_packets_are_named(base, monkeypatch):
+    assert read_facts(base).unguarded == []
     folder = base.parent / "rules"
     folder.mkdir()
     (folder / "firewalld-salt_virt.rules").write_text("")
 
-    assert told(base).unguarded == ["salt_virt"]
+    assert read_facts(base).unguarded == ["salt_virt"]
     (folder / "nftables-salt_virt_forward.nft").write_text("")
     monkeypatch.setattr(forwarding, "is_found", lambda program: program == "nft")
-    assert told(base).unguarded == []
+    assert read_facts(base).unguarded == []
 
 
-def test_rules_that_let_through_what_is_forwarded_are_named(base):
-    assert told(base).outdated == []
+def test_rules_that_accept_forwarded_packets_are_named(base):
+    assert read_facts(base).outdated == []
     folder = base.parent / "rules"
     folder.mkdir()
     text, _mark = rules.nftables("x", [(16514, 16514)], {4: [], 6: []}, {4: [], 6: []})
-    # That of a release without such rules, that of one with some of them, this one's.
-    before = text[: text.index("\tchain forward")] + "}\n"
-    some = text.replace("tcp flags", "udp dport")
-    for name, one in (("a", before), ("b_forward", some), ("c", text), ("d_forward", text)):
-        (folder / f"nftables-{name}.nft").write_text(one)
+    # The texts of a release without such rules, of one with a part of them, and of this one.
+    old_text = text[: text.index("\tchain forward")] + "}\n"
+    partial_text = text.replace("tcp flags", "udp dport")
+    for name, content in (
+        ("a", old_text),
+        ("b_forward", partial_text),
+        ("c", text),
+        ("d_forward", text),
+    ):
+        (folder / f"nftables-{name}.nft").write_text(content)
 
-    assert told(base).outdated == ["a", "b"]
+    assert read_facts(base).outdated == ["a", "b"]
 
 
-def test_vms_that_send_as_the_host_are_named(base):
-    assert told(base).user_nics == ["open"]
+def test_vms_with_user_mode_nics_are_named(base):
+    assert read_facts(base).user_nics == ["open"]
 
 
 def test_cached_images_with_another_name_are_named(base, tmp_path):
     settings = replace(TEST, images=str(tmp_path), state_dir=str(tmp_path / "state"))
-    kept, golden = tmp_path / "base" / f"{'a' * 64}.qcow2", tmp_path / "golden.qcow2"
-    kept.parent.mkdir()
-    kept.write_bytes(b"x")
-    note = {"path": str(kept), "source": str(golden), "stat": [1, 1]}
-    kept.with_suffix(".json").write_text(json.dumps(note))
-    assert told(base, settings).linked_images == []
+    cached, golden = tmp_path / "base" / f"{'a' * 64}.qcow2", tmp_path / "golden.qcow2"
+    cached.parent.mkdir()
+    cached.write_bytes(b"x")
+    note = {"path": str(cached), "source": str(golden), "stat": [1, 1]}
+    cached.with_suffix(".json").write_text(json.dumps(note))
+    assert read_facts(base, settings).linked_images == []
 
-    golden.hardlink_to(kept)
+    golden.hardlink_to(cached)
 
-    assert told(base, settings).linked_images == [[str(kept), str(golden)]]
+    assert read_facts(base, settings).linked_images == [[str(cached), str(golden)]]
 
 
-def test_rules_of_polkit_that_let_somebody_in_are_found(there, base):
+def test_rules_of_polkit_that_grant_access_are_found(host_root, base):
     texts = {
         "50-in.rules": 'if (action.id == "org.libvirt.unix.manage") return polkit.Result.YES;',
         "51-out.rules": 'if (action.id == "org.libvirt.unix.manage") return polkit.Result.NO;',
@@ -245,16 +254,16 @@ def test_rules_of_polkit_that_let_somebody_in_are_found(there, base):
         "58-in.pkla": "[x]\nAction=org.freedesktop.*\n[y]\nAction=org.libvirt.*\nResultAny=yes\n",
     }
     for name, text in texts.items():
-        (there / "polkit/rules.d" / name).write_text(text)
+        (host_root / "polkit/rules.d" / name).write_text(text)
 
-    found = told(base).local.rules
+    rules = read_facts(base).local.rules
 
-    let_in = ("50-in.rules", "53-in.pkla", "57-in.rules", "58-in.pkla")
-    assert found == [f"{there}/polkit/rules.d/{name}" for name in let_in]
+    granting_names = ("50-in.rules", "53-in.pkla", "57-in.rules", "58-in.pkla")
+    assert rules == [f"{host_root}/polkit/rules.d/{name}" for name in granting_names]
 
 
-def test_libvirts_group_is_read_administrators_left_out(there, base, monkeypatch):
-    # A stand-in: this machine's groups are not the tests' to change.
+def test_libvirts_group_is_read_administrators_left_out(host_root, base, monkeypatch):
+    # A stand-in, because tests must not change this machine's groups.
     groups = {"libvirt": ["ann", "bob", "root"], "sudo": ["bob"]}
 
     def getgrnam(name):
@@ -265,25 +274,31 @@ def test_libvirts_group_is_read_administrators_left_out(there, base, monkeypatch
         assert facts._users() == ["ann"]
 
 
-def test_a_host_says_whether_displays_have_passwords_and_not_which(base):
-    said = told(base)
+def test_the_facts_say_whether_displays_have_passwords_but_not_which(base):
+    facts_of_host = read_facts(base)
 
-    shown = {one.vm: (one.type, one.address, one.has_password) for one in said.displays}
+    shown = {
+        display.vm: (display.type, display.address, display.has_password)
+        for display in facts_of_host.displays
+    }
     assert shown == {"open": ("vnc", "0.0.0.0", False), "closed": ("vnc", "0.0.0.0", True)}
-    assert {"open", "closed"} <= set(said.vms)
+    assert {"open", "closed"} <= set(facts_of_host.vms)
 
 
-def test_what_cannot_be_read_is_said_and_the_rest_stands(base):
+def test_unreadable_files_are_named_and_the_other_facts_stand(base):
     (base / "CA/cacert.pem").write_text("-----BEGIN CERTIFICATE-----\n")
     (base / "libvirt/servercert.pem").write_text("no certificate")
 
-    said = told(base)
+    facts_of_host = read_facts(base)
 
-    assert set(said.unreadable) == {f"{base}/CA/cacert.pem", f"{base}/libvirt/servercert.pem"}
-    assert said.certificates == [] and said.trusted == {} and said.keys
+    assert set(facts_of_host.unreadable) == {
+        f"{base}/CA/cacert.pem",
+        f"{base}/libvirt/servercert.pem",
+    }
+    assert facts_of_host.certificates == [] and facts_of_host.trusted == {} and facts_of_host.keys
 
 
-def test_a_library_is_the_same_wherever_it_is_and_another_with_one_other_file(tmp_path):
+def test_the_digest_of_a_library_depends_on_its_files_alone(tmp_path):
     for place in ("a", "b"):
         for name in ("x.py", "sub/y.py", "modules/virt.py", "sub/__pycache__/y.pyc"):
             (tmp_path / place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -309,10 +324,12 @@ def test_a_library_is_the_same_wherever_it_is_and_another_with_one_other_file(tm
         ),
     ],
 )
-def test_the_options_that_open_vms_or_cannot_be_used_are_said(tmp_path, virt, compat, wrong):
+def test_wrong_options_and_options_that_open_vms_are_named(tmp_path, virt, compat, wrong):
     options = config.host_settings({"virt": virt}, connection="test:///default")
 
     with connect.open_connection(options, readonly=False) as conn:
-        said = facts.read_host_facts(conn, options, str(tmp_path), str(tmp_path / "minion.pem"))
+        facts_of_host = facts.read_host_facts(
+            conn, options, str(tmp_path), str(tmp_path / "minion.pem")
+        )
 
-    assert (said.compat, said.wrong_options) == (compat, wrong)
+    assert (facts_of_host.compat, facts_of_host.wrong_options) == (compat, wrong)

@@ -1,4 +1,4 @@
-"""An audit finds what is planted on a host, each with its fix, and nothing else."""
+"""An audit finds each fault planted on a host with its fix, and nothing else."""
 
 import dataclasses
 from datetime import timedelta
@@ -10,27 +10,27 @@ from saltvirt.cluster.inventory import lastseen
 from saltvirt.cluster.rpc import minions
 
 
-def test_nothing_falls_short_where_all_is_as_the_docs_say(world):
+def test_hosts_set_up_as_documented_have_no_findings(world):
     assert world.audit() == []
 
 
-def host(**given):
-    """Return what has hyper1 say something else."""
-    return lambda world: world.say(**given)
+def with_facts(**facts):
+    """Return a fault: hyper1 reports these facts."""
+    return lambda world: world.say(**facts)
 
 
-def other_certificate(**more):
-    """Return what has hyper1 show a certificate that is another in some way."""
+def other_certificate(**fields):
+    """Return a fault: these fields of a certificate of hyper1 differ."""
 
     def plant(world):
-        first, *rest = world.facts["hyper1"].certificates
-        world.say(certificates=[dataclasses.replace(first, **more), *rest])
+        first, *further_certificates = world.facts["hyper1"].certificates
+        world.say(certificates=[dataclasses.replace(first, **fields), *further_certificates])
 
     return plant
 
 
-def anothers(world):
-    """Have hyper1 show a certificate of hyper2."""
+def certificate_of_another_host(world):
+    """Let hyper1 report a certificate of hyper2."""
     world.say(certificates=world.facts["hyper2"].certificates[:1])
 
 
@@ -40,43 +40,43 @@ def revoke(world, host, now=NOW):
     world.place.revoke([row for row in world.place.issued() if row["serial"] == serial], now)
 
 
-def revoked(world):
-    """Revoke a certificate that hyper1 has, and tell all hosts."""
+def with_revoked_certificate(world):
+    """Revoke a certificate of hyper1, and send all hosts the list."""
     revoke(world, "hyper1")
     world.heed()
 
 
-def unheeded(world):
-    """Revoke a certificate that no host has, and tell hyper2 only."""
-    first, *rest = world.facts["hyper1"].certificates
+def with_unread_list(world):
+    """Revoke a certificate that no host has, and send the list to hyper2 only."""
+    first, *further_certificates = world.facts["hyper1"].certificates
     revoke(world, "hyper1")
-    before = world.facts["hyper1"].revoked
+    old_lists = world.facts["hyper1"].revoked
     world.heed()
-    world.say(certificates=rest, revoked=before)
+    world.say(certificates=further_certificates, revoked=old_lists)
     assert first.serial in world.facts["hyper2"].revoked["libvirt"].serials
 
 
 def without_lists(world):
-    """Have hyper1 heed no lists though a certificate is revoked."""
-    unheeded(world)
+    """Let hyper1 have no lists, though a certificate is revoked."""
+    with_unread_list(world)
     world.say(revoked={})
 
 
 def old_lists(world):
-    """Have the lists of hyper1 run out."""
+    """Let a list of hyper1 expire."""
     lists = world.facts["hyper1"].revoked
-    over = dataclasses.replace(lists["qemu"], ends="2025-12-31T00:00:00+00:00")
-    world.say(revoked={**lists, "qemu": over})
+    expired = dataclasses.replace(lists["qemu"], ends="2025-12-31T00:00:00+00:00")
+    world.say(revoked={**lists, "qemu": expired})
 
 
-def users(**given):
-    """Return what lets more of hyper1's own users in."""
-    none = {"sockets": [], "users": [], "rules": []}
-    return host(local=LocalFacts(**{**none, **given}))
+def with_local_users(**facts):
+    """Return a fault: more of hyper1's local users have access."""
+    defaults = {"sockets": [], "users": [], "rules": []}
+    return with_facts(local=LocalFacts(**{**defaults, **facts}))
 
 
-def filtered(world):
-    """Have VMs of hyper1 rely on filters under a libvirt before 11.6, all else of it mended."""
+def with_filters(world):
+    """Let a VM of hyper1 use filters with a libvirt before 11.6 without other known holes."""
     release = ReleaseFacts(
         distribution="debian 13",
         libvirt="11.3.0",
@@ -86,18 +86,18 @@ def filtered(world):
     world.say(release=release, filtered=["web1"])
 
 
-def daemon(**given):
-    """Return what configures hyper1's libvirtd otherwise."""
+def with_daemon(**fields):
+    """Return a fault: these settings of hyper1's libvirtd differ."""
 
     def plant(world):
-        (usual,) = world.facts["hyper1"].daemons
-        world.say(daemons=[dataclasses.replace(usual, **given)])
+        (first_daemon,) = world.facts["hyper1"].daemons
+        world.say(daemons=[dataclasses.replace(first_daemon, **fields)])
 
     return plant
 
 
 def also_trusting(use):
-    """Return what has hyper1 trust one more CA."""
+    """Return a fault: hyper1 trusts another CA."""
 
     def plant(world):
         trusted = world.facts["hyper1"].trusted
@@ -106,8 +106,8 @@ def also_trusting(use):
     return plant
 
 
-def noted_glob(world):
-    """Have a glob match a VM of a host that is silent."""
+def glob_matching_last_seen_vm(world):
+    """Let a glob match a VM of an unresponsive host."""
     lastseen.record_move(world.opts, "web7", "hyper2")
     world.opts["virt"] = {"hypervisors": ["hyper*", "web*"]}
     world.say(vms=[])
@@ -115,29 +115,29 @@ def noted_glob(world):
 
 
 CHECKS = {
-    "tcp": (host(plain=["0.0.0.0"]), "libvirt-open"),
-    "forwarded": (host(unguarded=["salt_virt"]), "firewall"),
-    "too little held back of what is forwarded": (host(outdated=["salt_virt"]), "firewall"),
-    "a NIC that sends as the host": (host(user_nics=["web1"]), "user-nics"),
+    "tcp": (with_facts(plain=["0.0.0.0"]), "libvirt-open"),
+    "forwarded": (with_facts(unguarded=["salt_virt"]), "firewall"),
+    "too little held back of what is forwarded": (with_facts(outdated=["salt_virt"]), "firewall"),
+    "a NIC that sends as the host": (with_facts(user_nics=["web1"]), "user-nics"),
     "a golden image that is the base of VMs": (
-        host(linked_images=[["/srv/salt-images/base/a.qcow2", "/srv/salt/web.qcow2"]]),
+        with_facts(linked_images=[["/srv/salt-images/base/a.qcow2", "/srv/salt/web.qcow2"]]),
         "linked-images",
     ),
     "a cached image with another name": (
-        host(linked_images=[["/srv/salt-images/base/a.qcow2", ""]]),
+        with_facts(linked_images=[["/srv/salt-images/base/a.qcow2", ""]]),
         "linked-images",
     ),
-    "no verification": (daemon(verifies=False), "libvirt-open"),
-    "socket": (users(sockets=["/etc/libvirt/virtqemud.conf"]), "libvirt-open"),
-    "a user": (users(users=["ann"]), "libvirt-users"),
-    "a rule": (users(rules=["/etc/polkit-1/rules.d/50-ann.rules"]), "libvirt-users"),
-    "any name": (daemon(names=None), "libvirt-trust"),
-    "one more name": (daemon(names=["OU=salt-virt hypervisor,*", "CN=*"]), "libvirt-trust"),
+    "no verification": (with_daemon(verifies=False), "libvirt-open"),
+    "socket": (with_local_users(sockets=["/etc/libvirt/virtqemud.conf"]), "libvirt-open"),
+    "a user": (with_local_users(users=["ann"]), "libvirt-users"),
+    "a rule": (with_local_users(rules=["/etc/polkit-1/rules.d/50-ann.rules"]), "libvirt-users"),
+    "any name": (with_daemon(names=None), "libvirt-trust"),
+    "one more name": (with_daemon(names=["OU=salt-virt hypervisor,*", "CN=*"]), "libvirt-trust"),
     "one more CA": (also_trusting("libvirt"), "libvirt-trust"),
     "one more CA of QEMU": (also_trusting("qemu"), "libvirt-trust"),
-    "no TLS": (host(qemu={"migrate_tls_x509_verify": "1"}), "qemu-tls"),
+    "no TLS": (with_facts(qemu={"migrate_tls_x509_verify": "1"}), "qemu-tls"),
     "QEMU takes all": (
-        host(
+        with_facts(
             consoles=[],
             qemu={
                 "migrate_tls_force": "1",
@@ -147,31 +147,37 @@ CHECKS = {
         ),
         "qemu-tls",
     ),
-    "backups": (host(qemu={"migrate_tls_force": "1", "backup_tls_x509_verify": "0"}), "qemu-tls"),
-    "console": (host(consoles=[console("0.0.0.0")]), "console"),
-    "console anywhere": (host(consoles=[console("")]), "console"),
+    "backups": (
+        with_facts(qemu={"migrate_tls_force": "1", "backup_tls_x509_verify": "0"}),
+        "qemu-tls",
+    ),
+    "console": (with_facts(consoles=[console("0.0.0.0")]), "console"),
+    "console anywhere": (with_facts(consoles=[console("")]), "console"),
     "console without TLS": (
-        host(
+        with_facts(
             consoles=[console("::", tls="no")], qemu={"migrate_tls_force": "1", "chardev_tls": "1"}
         ),
         "console",
     ),
-    "old defaults": (host(compat="3006"), "compat"),
-    "a wrong option": (host(wrong_options=["option virt:tunnel: expected True"]), "wrong-options"),
-    "VNC": (host(displays=[display("0.0.0.0")]), "display"),
-    "VNC by name": (host(displays=[display("hyper1")]), "display"),
-    "SPICE": (host(displays=[display("::", type="spice")]), "display"),
-    "vnc_listen": (host(qemu={"migrate_tls_force": "1", "vnc_listen": "0.0.0.0"}), "display"),
+    "old defaults": (with_facts(compat="3006"), "compat"),
+    "a wrong option": (
+        with_facts(wrong_options=["option virt:tunnel: expected True"]),
+        "wrong-options",
+    ),
+    "VNC": (with_facts(displays=[display("0.0.0.0")]), "display"),
+    "VNC by name": (with_facts(displays=[display("hyper1")]), "display"),
+    "SPICE": (with_facts(displays=[display("::", type="spice")]), "display"),
+    "vnc_listen": (with_facts(qemu={"migrate_tls_force": "1", "vnc_listen": "0.0.0.0"}), "display"),
     "VNC with TLS for anybody": (
-        host(
+        with_facts(
             displays=[display("0.0.0.0")],
             qemu={"migrate_tls_force": "1", "vnc_tls": "1", "vnc_tls_x509_verify": "0"},
         ),
         "display",
     ),
-    "QEMU is root": (host(qemu={"migrate_tls_force": "1", "user": "+0"}), "qemu-rights"),
+    "QEMU is root": (with_facts(qemu={"migrate_tls_force": "1", "user": "+0"}), "qemu-rights"),
     "no confinement": (
-        host(qemu={"migrate_tls_force": "1", "security_driver": "none"}),
+        with_facts(qemu={"migrate_tls_force": "1", "security_driver": "none"}),
         "qemu-rights",
     ),
     "unknown serial": (other_certificate(serial="ab" * 16), "certificates"),
@@ -182,25 +188,25 @@ CHECKS = {
         ),
         "certificates",
     ),
-    "revoked": (revoked, "certificates"),
-    "a list that lacks one": (unheeded, "certificates"),
+    "revoked": (with_revoked_certificate, "certificates"),
+    "a list that lacks one": (with_unread_list, "certificates"),
     "no list": (without_lists, "certificates"),
     "a list that ran out": (old_lists, "certificates"),
-    "another's": (anothers, "certificates"),
-    "old code": (host(code="ab" * 32), "code"),
-    "readable key": (host(keys=[key(0o644)]), "host-keys"),
-    "key of another": (host(keys=[key(0o600, owner="nobody")]), "host-keys"),
+    "another's": (certificate_of_another_host, "certificates"),
+    "old code": (with_facts(code="ab" * 32), "code"),
+    "readable key": (with_facts(keys=[key(0o644)]), "host-keys"),
+    "key of another": (with_facts(keys=[key(0o600, owner="nobody")]), "host-keys"),
     "key of another group": (
-        host(keys=[key(0o640, most=0o640, group="users", reader="kvm")]),
+        with_facts(keys=[key(0o640, most=0o640, group="users", reader="kvm")]),
         "host-keys",
     ),
-    "a disk for all": (host(open_disks={"web1": ["/x/web1.s1"]}), "disk-files"),
+    "a disk for all": (with_facts(open_disks={"web1": ["/x/web1.s1"]}), "disk-files"),
     "an old libvirt": (
-        host(release=ReleaseFacts(distribution="", libvirt="12.6.0", packages={})),
+        with_facts(release=ReleaseFacts(distribution="", libvirt="12.6.0", packages={})),
         "libvirt-release",
     ),
     "an old QEMU": (
-        host(
+        with_facts(
             release=ReleaseFacts(
                 distribution="debian 13",
                 libvirt="12.8.0",
@@ -209,8 +215,8 @@ CHECKS = {
         ),
         "qemu-release",
     ),
-    "filters of an old libvirt": (filtered, "filter-window"),
-    "unreadable": (host(unreadable={"/etc/libvirt/qemu.conf": "broken"}), "not-checked"),
+    "filters of an old libvirt": (with_filters, "filter-window"),
+    "unreadable": (with_facts(unreadable={"/etc/libvirt/qemu.conf": "broken"}), "not-checked"),
 }
 
 
@@ -222,7 +228,7 @@ CHECKS = {
         {"vnc_tls": "1", "vnc_tls_x509_verify": "1", "user": "libvirt-qemu"},
     ],
 )
-def test_a_display_that_asks_who_is_there_is_not_found(world, conf):
+def test_a_display_with_authentication_is_not_found(world, conf):
     qemu = {"migrate_tls_force": "1", "security_driver": "apparmor", **conf}
     world.say(displays=[display("0.0.0.0")], qemu=qemu)
 
@@ -230,18 +236,18 @@ def test_a_display_that_asks_who_is_there_is_not_found(world, conf):
 
 
 @pytest.mark.parametrize("plant", CHECKS)
-def test_what_is_planted_is_found_alone(world, plant):
+def test_each_planted_fault_is_the_only_finding(world, plant):
     do, check = CHECKS[plant]
     do(world)
 
-    found = world.audit()
+    findings = world.audit()
 
-    assert [one[0] for one in found] == [check], found
-    assert all(all(part and "\n" not in part for part in one) for one in found)
+    assert [finding[0] for finding in findings] == [check], findings
+    assert all(all(part and "\n" not in part for part in finding) for finding in findings)
 
 
-def test_a_list_need_not_have_what_is_over(world):
-    unheeded(world)
+def test_a_list_may_lack_expired_certificates(world):
+    with_unread_list(world)
     later = NOW + timedelta(days=366)
     for name, facts in world.facts.items():
         world.facts[name] = dataclasses.replace(facts, certificates=[])
@@ -256,11 +262,11 @@ def test_a_console_with_the_daemons_tls_is_not_found(world):
 
 
 def test_a_vm_that_a_glob_matches_is_found_on_a_silent_host_too(world):
-    noted_glob(world)
+    glob_matching_last_seen_vm(world)
 
-    found = {(check, where) for check, where, _what, _fix in world.audit()}
+    findings = {(check, where) for check, where, _text, _fix in world.audit()}
 
-    assert found == {("hypervisors", "web7"), ("not-checked", "hyper2")}
+    assert findings == {("hypervisors", "web7"), ("not-checked", "hyper2")}
 
 
 SILENT = {
@@ -272,15 +278,15 @@ SILENT = {
 }
 
 
-@pytest.mark.parametrize("how", SILENT)
-def test_a_host_that_could_not_be_looked_at_is_named(world, how):
-    reply, why = SILENT[how]
+@pytest.mark.parametrize("case", SILENT)
+def test_a_host_that_could_not_be_audited_is_named(world, case):
+    reply, reason = SILENT[case]
     if reply is None:
         other_certificate(not_after="soon")(world)
     else:
         world.replies["hyper1"] = minions.Reply(minion="hyper1", **reply)
 
-    ((check, where, what, fix),) = world.audit()
+    ((check, where, text, fix),) = world.audit()
 
     assert (check, where) == ("not-checked", "hyper1")
-    assert why in what and "salt hyper1 virt.audit" in fix
+    assert reason in text and "salt hyper1 virt.audit" in fix

@@ -1,4 +1,4 @@
-"""What others may be given without being as good as root on a hypervisor: functions that look."""
+"""Grants of functions that only read are safe; all others amount to root on a hypervisor."""
 
 import importlib
 import inspect
@@ -10,23 +10,23 @@ from saltvirt.checks.audit.master.granted import describe_grants
 from saltvirt.core.salt import lookonly
 
 
-def named(grants, *kind):
-    """Return the grants that may do more than look, without what they give."""
-    return [text.rpartition(" (")[0] for text in describe_grants(grants, *kind)]
+def dangerous_grants(grants, *package):
+    """Return the grants that permit more than reading, without their functions."""
+    return [text.rpartition(" (")[0] for text in describe_grants(grants, *package)]
 
 
 ROWS = [*lookonly.MODULES.values(), *lookonly.RUNNERS.values()]
 LOOKING = frozenset().union(*(row.looking() for row in ROWS))
 CHANGING = frozenset().union(*(row.changing() for row in ROWS))
-# Salt takes a pattern for each name that begins so: this one is that of virt.trash_empty, too.
+# Salt matches a pattern with each name that begins so: this one matches virt.trash_empty, too.
 BEGINS = ["virt.trash"]
 
 
 @pytest.mark.parametrize("name", sorted(LOOKING | CHANGING))
 def test_each_function_of_the_project_is_named_unless_it_only_looks(name):
-    assert bool(named([f"{name}$"])) is (name in CHANGING)
-    assert bool(named([{"@runner": [f"{name}$"]}])) is (name in CHANGING)
-    assert bool(named([name])) is (name in CHANGING or name in BEGINS)
+    assert bool(dangerous_grants([f"{name}$"])) is (name in CHANGING)
+    assert bool(dangerous_grants([{"@runner": [f"{name}$"]}])) is (name in CHANGING)
+    assert bool(dangerous_grants([name])) is (name in CHANGING or name in BEGINS)
 
 
 @pytest.mark.parametrize(
@@ -39,21 +39,21 @@ def test_each_function_of_the_project_is_named_unless_it_only_looks(name):
     ],
 )
 def test_a_function_that_is_not_known_only_to_look_is_named(name):
-    assert named([name]) == [name]
-    assert named([{"@runner": [name]}]) == [f"@runner: {name}"]
-    assert named([name], "runner") == [name]
+    assert dangerous_grants([name]) == [name]
+    assert dangerous_grants([{"@runner": [name]}]) == [f"@runner: {name}"]
+    assert dangerous_grants([name], "runner") == [name]
 
 
 @pytest.mark.parametrize("pattern", ["test.*", "", ".*", "grains.set", "(ping|virt).*", "pkg."])
 def test_a_pattern_that_takes_in_more_than_looks_is_named(pattern):
-    assert named([{"web*": [pattern]}]) == [f"web*: {pattern}"]
+    assert dangerous_grants([{"web*": [pattern]}]) == [f"web*: {pattern}"]
 
 
 @pytest.mark.parametrize(
     "pattern", ["test.version.*", "^virt.list_.*$", "virt.(query|list)$", "grains.item"]
 )
 def test_a_pattern_that_takes_in_looks_alone_is_not_named(pattern):
-    assert named([pattern]) == []
+    assert dangerous_grants([pattern]) == []
 
 
 def test_each_grant_is_named_with_what_it_gives():
@@ -70,8 +70,8 @@ def test_each_grant_is_named_with_what_it_gives():
 
 
 def test_peer_run_means_runners():
-    assert named(["jobs.active", "manage.status"], "runner") == []
-    assert named(["jobs.active"]) == ["jobs.active"]
+    assert dangerous_grants(["jobs.active", "manage.status"], "runner") == []
+    assert dangerous_grants(["jobs.active"]) == ["jobs.active"]
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_the_list_of_salts_functions_has_none_twice(table):
         *("state.orchestrate_single", "saltutil.mmodule", "schedule.modify", "at.at"),
     ],
 )
-def test_what_runs_whatever_it_is_given_is_named(name):
-    assert named([{"hyper*": [name]}]) == [f"hyper*: {name}"]
+def test_functions_that_run_other_functions_are_named(name):
+    assert dangerous_grants([{"hyper*": [name]}]) == [f"hyper*: {name}"]
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_what_runs_whatever_it_is_given_is_named(name):
     ],
 )
 def test_a_function_whose_argument_can_change_a_host_is_named(name):
-    assert named([name]) == [name]
+    assert dangerous_grants([name]) == [name]
 
 
 def test_the_runner_that_can_delete_the_keys_of_silent_minions_is_named():
-    assert named([{"@runner": ["manage.down"]}]) == ["@runner: manage.down"]
-    assert named(["manage.down"], "runner") == ["manage.down"]
+    assert dangerous_grants([{"@runner": ["manage.down"]}]) == ["@runner: manage.down"]
+    assert dangerous_grants(["manage.down"], "runner") == ["manage.down"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_no_listed_function_gives_an_argument_to_a_shell_or_deletes_keys(package
     looked_at = 0
     for module, names in table.items():
         loaded = importlib.import_module(f"salt.{package}.{files.get(module, module)}")
-        aliases = {alias: own for own, alias in getattr(loaded, "__func_alias__", {}).items()}
+        aliases = {alias: name for name, alias in getattr(loaded, "__func_alias__", {}).items()}
         for name in names.split():
             function = getattr(loaded, aliases.get(name, name), None)
             if inspect.isfunction(function) and inspect.signature(function).parameters:
@@ -146,21 +146,21 @@ OF_MODULES = {
 
 
 @pytest.mark.parametrize("grant", OF_MODULES.values(), ids=OF_MODULES)
-def test_what_salt_takes_for_a_module_of_runners_or_wheels_is_named(grant):
-    """Salt's own check lets the first of a module's functions through, and the audit names it."""
+def test_a_whole_module_of_runners_or_wheels_is_named(grant):
+    """Salt's own check accepts the first of a module's functions, and the audit names it."""
     target = grant if isinstance(grant, str) else next(iter(grant))
     module, names = target[1:], ("purge", "renew", "accept")
-    asked = CkMinions.__new__(CkMinions)  # what is asked of it needs no master
-    given = {"arg": ["web1"], "kwarg": {}}
+    checker = CkMinions.__new__(CkMinions)  # the called method needs no master
+    call = {"arg": ["web1"], "kwarg": {}}
 
     assert any(
-        asked.spec_check([grant], f"{module}.{name}", given, form) is True
+        checker.spec_check([grant], f"{module}.{name}", call, form) is True
         for name in names
         for form in ("runner", "wheel")
     )
-    assert named([grant])
+    assert dangerous_grants([grant])
 
 
 @pytest.mark.parametrize("grant", ["@jobs", {"@virt": ["list", "query"]}, {"@key": ["list"]}])
-def test_what_only_looks_in_such_a_module_is_not_named(grant):
-    assert not named([grant])
+def test_a_module_of_reading_functions_is_not_named(grant):
+    assert not dangerous_grants([grant])

@@ -32,30 +32,32 @@ def debian(release, libvirt, package):
     return facts(libvirt, f"debian {release}", **{"libvirt-daemon": package})
 
 
-def holes(said):
-    """Return the CVEs that are named of a host."""
-    found = [one.what for one in releases.findings("hyper1", said)]
-    return {hole.cve for hole in releases.HOLES if found and hole.cve in found[0]}
+def holes(host_facts):
+    """Return the CVEs in the findings of a host."""
+    findings = [finding.what for finding in releases.findings("hyper1", host_facts)]
+    return {hole.cve for hole in releases.HOLES if findings and hole.cve in findings[0]}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_versions_are_ordered_as_dpkg_does(version):
-    for other in VERSIONS:
-        answer = subprocess.run(["dpkg", "--compare-versions", version, "lt", other], check=False)
-        assert releases.is_older(version, other) is (answer.returncode == 0), other
+    for other_version in VERSIONS:
+        answer = subprocess.run(
+            ["dpkg", "--compare-versions", version, "lt", other_version], check=False
+        )
+        assert releases.is_older(version, other_version) is (answer.returncode == 0), other_version
 
 
-def test_a_release_that_has_mended_all_of_them_is_not_named():
+def test_a_release_without_known_holes_is_not_named():
     assert holes(facts("12.7.0")) == set()
     assert holes(facts("12.8.1")) == set()
 
 
 def test_without_a_package_the_number_counts():
-    assert holes(facts("11.10.0")) == {one.cve for one in releases.HOLES if one.ends == "12.7.0"}
-    assert holes(facts("9.0.0")) == {one.cve for one in releases.HOLES}
+    assert holes(facts("11.10.0")) == {hole.cve for hole in releases.HOLES if hole.ends == "12.7.0"}
+    assert holes(facts("9.0.0")) == {hole.cve for hole in releases.HOLES}
 
 
-def test_debians_packages_have_mended_holes_of_their_number():
+def test_fixes_in_debians_packages_count():
     old = holes(debian("12", "9.0.0", "9.0.0-4+deb12u2"))
     assert "CVE-2025-13193" in old and "CVE-2024-2494" not in old
     assert "CVE-2024-2494" in holes(debian("12", "9.0.0", "9.0.0-4"))
@@ -69,40 +71,40 @@ def test_a_package_newer_than_the_table_is_not_judged():
 
 
 def test_the_finding_names_the_package_and_the_command():
-    (found,) = releases.findings("hyper1", debian("12", "9.0.0", "9.0.0-4+deb12u2"))
+    (finding,) = releases.findings("hyper1", debian("12", "9.0.0", "9.0.0-4+deb12u2"))
 
-    assert found.check == "libvirt-release"
-    assert found.what.startswith(
+    assert finding.check == "libvirt-release"
+    assert finding.what.startswith(
         "libvirt 9.0.0 (9.0.0-4+deb12u2) has known holes: CVE-2025-12748 ("
     )
-    assert found.fix.startswith("salt hyper1 pkg.install libvirt-daemon refresh=True")
-    (other,) = releases.findings("hyper1", facts("11.6.0", "rocky 10"))
-    assert "its changelog names them" in other.fix
+    assert finding.fix.startswith("salt hyper1 pkg.install libvirt-daemon refresh=True")
+    (other_finding,) = releases.findings("hyper1", facts("11.6.0", "rocky 10"))
+    assert "its changelog names them" in other_finding.fix
 
 
 def test_an_old_package_of_qemu_is_named():
-    said = facts("12.7.0", "debian 13", **{"qemu-system-x86": "1:10.0.8+ds-0+deb13u1"})
-    (found,) = releases.findings("hyper1", said)
-    assert found.check == "qemu-release"
+    host_facts = facts("12.7.0", "debian 13", **{"qemu-system-x86": "1:10.0.8+ds-0+deb13u1"})
+    (finding,) = releases.findings("hyper1", host_facts)
+    assert finding.check == "qemu-release"
 
     for new in ("1:10.0.13+ds-0+deb13u1", "1:10.0.14+ds-0+deb13u1"):
-        said = facts("12.7.0", "debian 13", **{"qemu-system-x86": new})
-        assert not [*releases.findings("hyper1", said)]
+        host_facts = facts("12.7.0", "debian 13", **{"qemu-system-x86": new})
+        assert not [*releases.findings("hyper1", host_facts)]
 
 
-def test_versions_without_end_are_cut():
+def test_very_long_versions_are_cut():
     endless = "9" * 100_000
-    said = debian("12", endless, f"9.0.0-{endless}")
+    host_facts = debian("12", endless, f"9.0.0-{endless}")
 
     assert not releases.is_older(endless, "12.7.0")
-    assert all(len(one.what) < 2000 for one in releases.findings("hyper1", said))
-    (found,) = releases.filters(facts("9.0.0"), [f"web{n}" for n in range(12)])
-    assert "web9 and 2 more do not hold" in found.what
+    assert all(len(finding.what) < 2000 for finding in releases.findings("hyper1", host_facts))
+    (filter_finding,) = releases.filters(facts("9.0.0"), [f"web{n}" for n in range(12)])
+    assert "web9 and 2 more do not hold" in filter_finding.what
 
 
-def test_filters_are_not_relied_on_where_libvirt_makes_them_anew():
-    (found,) = releases.filters(facts("11.3.0"), ["web1", "web2"])
-    assert found.check == "filter-window" and "those of web1, web2 do not hold" in found.what
+def test_filters_are_named_where_libvirt_has_a_window_without_them():
+    (finding,) = releases.filters(facts("11.3.0"), ["web1", "web2"])
+    assert finding.check == "filter-window" and "those of web1, web2 do not hold" in finding.what
 
     assert not [*releases.filters(facts("11.6.0"), ["web1"])]
     assert not [*releases.filters(facts("9.0.0"), [])]

@@ -1,4 +1,4 @@
-"""What an audit and a check of the setup find of cells: each fault is planted on a real server."""
+"""An audit and a check of the setup find faults of cells, each planted on a real server."""
 
 import json
 import os
@@ -14,7 +14,7 @@ NOBODY = {"salt-virt-check": {"hosts": {}, "traces": [], "may_have": {}, "order"
 
 
 class West:
-    """The cell of a master, as docs/cells.md sets it up, and what its salt-api says."""
+    """The cell of a master, set up as in docs/cells.md, and the answer of its salt-api."""
 
     def __init__(self, tls, folder):
         self._tls, self.folder = tls, folder
@@ -25,25 +25,25 @@ class West:
         self.credentials.chmod(0o600)
         shutil.copyfile(tls[0] / "ca.pem", self.ca)
         self.ca.chmod(0o644)
-        self.says = saying({"return": [NOBODY]})
+        self.serve = saying({"return": [NOBODY]})
         self.entry = {"credentials": str(self.credentials), "ca": str(self.ca)}
         self.more = {}
-        # For faults by which it is not asked, as the server would wait for whoever comes.
+        # False for faults that prevent the request, because the server would wait for it.
         self.is_asked = True
 
     def look(self, opts, do):
-        """Return what a check says that asks it."""
-        with serving(self._tls[1], *([self.says] if self.is_asked else [])) as (port, heard):
+        """Return the findings of a check while the cell's server runs."""
+        with serving(self._tls[1], *([self.serve] if self.is_asked else [])) as (port, requests):
             entry = {"url": f"https://127.0.0.1:{port}", **self.entry}
             opts["virt"] = {**opts["virt"], "cells": {"west": entry}, **self.more}
-            found = do()
-        self.heard = heard
-        return found
+            findings = do()
+        self.requests = requests
+        return findings
 
 
 @pytest.fixture
 def west(tls, tmp_path):
-    """A cell of which there is nothing to be said."""
+    """A cell without findings."""
     return West(tls, tmp_path)
 
 
@@ -74,18 +74,18 @@ def another_authority(west):
     del west.entry["ca"]
 
 
-def nobody_there(west):
+def closed_port(west):
     with socket.create_server(("127.0.0.1", 0)) as free:
         west.entry["url"] = f"https://127.0.0.1:{free.getsockname()[1]}"
     west.is_asked = False
 
 
 def another_password(west):
-    west.says = saying(b"", b"HTTP/1.1 401 No\r\n")
+    west.serve = saying(b"", b"HTTP/1.1 401 No\r\n")
 
 
 def older(west):
-    west.says = saying({"return": ["'virt.find' is not available."]})
+    west.serve = saying({"return": ["'virt.find' is not available."]})
 
 
 def misspelt(west):
@@ -93,7 +93,7 @@ def misspelt(west):
     west.is_asked = False
 
 
-def own_prefix(west):
+def with_own_prefix(west):
     west.more["cell_prefix"] = "-top"
 
 
@@ -102,7 +102,7 @@ def no_mapping(west):
     west.is_asked = False
 
 
-# What is planted, what an audit calls it, where, and what is said of it with its fix.
+# By planted fault: check and place of the finding, parts of its text and of its fix.
 PLANTED = {
     open_credentials: ("cell-credentials", "master", "other users (0644)", "chmod 600"),
     credentials_of_another: ("cell-credentials", "master", "another user", "chown root:"),
@@ -110,50 +110,50 @@ PLANTED = {
     authority_of_another: ("cell-tls", "master", "another user than root", "chown root:"),
     no_authority: ("cell-tls", "west/*", "nothing.pem): No such file", "the authority that"),
     another_authority: ("cell-tls", "west/*", "is not accepted", "virt:cells:west:ca"),
-    nobody_there: ("not-checked", "west/*", "cell west: is silent", "virt.list cell=west"),
+    closed_port: ("not-checked", "west/*", "cell west: is silent", "virt.list cell=west"),
     another_password: ("not-checked", "west/*", "refuses user 'top'", "docs/cells.md"),
     older: ("not-checked", "west/*", "older version", "docs/cells.md"),
     misspelt: ("wrong-options", "master", "virt:cells:west: unknown key 'urls'", "mend it"),
-    own_prefix: ("wrong-options", "master", "virt:cell_prefix: '-top'", "mend it"),
+    with_own_prefix: ("wrong-options", "master", "virt:cell_prefix: '-top'", "mend it"),
     no_mapping: ("wrong-options", "master", "virt:cells: expected a mapping", "mend it"),
 }
 
 
-def test_a_cell_that_is_as_it_should_be_is_asked_once_and_not_named(world, setup, west):
+def test_a_sound_cell_is_asked_once_and_not_named(world, setup, west):
     assert west.look(world.opts, world.audit) == []
-    assert len(west.heard) == 1 and b"virt.find" in west.heard[0]
+    assert len(west.requests) == 1 and b"virt.find" in west.requests[0]
     assert west.look(setup.opts, setup.check) == []
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
-def test_an_audit_finds_what_is_planted_alone(world, west, plant):
-    check, where, what, fix = PLANTED[plant]
+def test_an_audit_finds_each_planted_fault_alone(world, west, plant):
+    check, where, text, fix = PLANTED[plant]
     plant(west)
 
-    found = west.look(world.opts, world.audit)
+    findings = west.look(world.opts, world.audit)
 
-    assert [one[:2] for one in found] == [(check, where)]
-    assert what in found[0][2] and fix in found[0][3]
-    assert PASSWORD not in str(found) and "\n" not in str(found)
+    assert [finding[:2] for finding in findings] == [(check, where)]
+    assert text in findings[0][2] and fix in findings[0][3]
+    assert PASSWORD not in str(findings) and "\n" not in str(findings)
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
-def test_a_check_of_the_setup_finds_it_too(setup, west, plant):
-    _check, where, what, fix = PLANTED[plant]
+def test_a_check_of_the_setup_finds_each_planted_fault(setup, west, plant):
+    _check, where, text, fix = PLANTED[plant]
     plant(west)
 
-    (found,) = west.look(setup.opts, setup.data)[0]["findings"]
+    (finding,) = west.look(setup.opts, setup.data)[0]["findings"]
 
-    assert (found["check"], found["where"], found["level"]) == ("cells", where, NEEDED)
-    assert what in found["what"] and found["fix"]
+    assert (finding["check"], finding["where"], finding["level"]) == ("cells", where, NEEDED)
+    assert text in finding["what"] and finding["fix"]
 
 
-@pytest.mark.parametrize("plant", [open_credentials, another_authority, nobody_there, misspelt])
-def test_where_names_say_their_cell_only_that_cells_vms_need_it(setup, west, plant):
+@pytest.mark.parametrize("plant", [open_credentials, another_authority, closed_port, misspelt])
+def test_with_a_prefix_only_the_cells_own_vms_need_it(setup, west, plant):
     west.entry["prefix"] = "west-"
     plant(west)
 
-    assert [one[2] for one in west.look(setup.opts, setup.check)] == [CELLS]
+    assert [finding[2] for finding in west.look(setup.opts, setup.check)] == [CELLS]
 
 
 def test_names_that_could_be_of_two_cells_are_found(world, setup, west):
@@ -161,12 +161,12 @@ def test_names_that_could_be_of_two_cells_are_found(world, setup, west):
     west.entry["prefix"] = "west-"
     west.is_asked = False
 
-    ((check, _where, what, _fix),) = west.look(world.opts, world.audit)
+    ((check, _where, text, _fix),) = west.look(world.opts, world.audit)
     assert check == "wrong-options"
-    assert "virt:cells:west:prefix: 'west-' begins like virt:cell_prefix ('we')" in what
-    assert [one[0] for one in west.look(setup.opts, setup.check)] == ["cells"]
+    assert "virt:cells:west:prefix: 'west-' begins like virt:cell_prefix ('we')" in text
+    assert [finding[0] for finding in west.look(setup.opts, setup.check)] == ["cells"]
 
 
-def test_whoever_names_hosts_is_told_of_them_alone(setup, west):
-    nobody_there(west)
+def test_a_check_of_named_hosts_finds_faults_of_these_alone(setup, west):
+    closed_port(west)
     assert west.look(setup.opts, lambda: setup.check("hyper1")) == []

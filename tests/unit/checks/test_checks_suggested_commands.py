@@ -1,4 +1,4 @@
-"""A host chooses what its VMs are called; a command that is suggested is one all the same."""
+"""Suggested commands stay safe with any name that a host gives to a VM."""
 
 import shlex
 
@@ -11,17 +11,17 @@ from saltvirt.checks.doctor.master.run import CHECKS
 from saltvirt.cluster.inventory import presence
 from saltvirt.migration.master import evacuate, evacuationnotes, override
 
-# libvirt takes all but a slash and a line break.
+# libvirt accepts all characters but a slash and a line break.
 NAME = "web1;id>x '$(id)' #"
 
 
 def suggests(text, *words):
-    """Return whether a text has a command of these words, as a shell takes them."""
+    """Return whether a text has a command of these words, as a shell splits it."""
     return shlex.join(words) in text
 
 
-def doctored(**more):
-    """Return a look at a cloud of one host."""
+def doctor_cloud(**more):
+    """Return the doctor's view of a cloud of one host."""
     empty = {
         **{"code": "1", "copies": ["/a"], "vms": {}, "made_for": [], "shared": [], "files": []},
         **{"busy": [], "left": {}, "unreadable": {}, "moves": []},
@@ -30,33 +30,35 @@ def doctored(**more):
     return DoctorCloud(master=master, hosts={"h1": DoctorFacts(**{**empty, **more})})
 
 
-def test_what_the_doctor_suggests_of_a_move():
-    left = MoveLeft(name=NAME, purpose="departure", phase="sending", is_live=False)
+def test_the_doctors_command_for_a_move_quotes_the_name():
+    move = MoveLeft(name=NAME, purpose="departure", phase="sending", is_live=False)
 
-    (found,) = CHECKS.judge_host("h1", doctored(moves=[left]))
+    (finding,) = CHECKS.judge_host("h1", doctor_cloud(moves=[move]))
 
-    assert suggests(found.fix, "salt-run", "virt.settle", NAME)
-
-
-def test_what_the_doctor_suggests_of_an_authorization():
-    (found,) = OF_MASTER.judge(doctored())
-
-    assert suggests(found.fix, "salt-run", "virt.unauthorize", NAME)
+    assert suggests(finding.fix, "salt-run", "virt.settle", NAME)
 
 
-def test_what_an_emptied_host_still_has(monkeypatch, run):
-    two = clouds(monkeypatch)(2)
-    usual = two._host_info
-    kept = {"kept": {NAME: "h2"}, "unfinished": ["a" + NAME]}
-    monkeypatch.setattr(two, "_host_info", lambda host, **given: usual(host, **given) | kept)
+def test_the_doctors_command_for_an_authorization_quotes_the_name():
+    (finding,) = OF_MASTER.judge(doctor_cloud())
 
-    said = run(evacuate.evacuate, two, "h1", **HOW)["warnings"]
-
-    assert suggests(said[NAME], "salt", "h1", "virt.undefine", NAME)
-    assert suggests(said["a" + NAME], "salt", "h1", "virt.purge", "a" + NAME)
+    assert suggests(finding.fix, "salt-run", "virt.unauthorize", NAME)
 
 
-def test_what_an_emptied_host_waits_for(monkeypatch, run):
+def test_commands_for_leftovers_of_an_emptied_host_quote_the_name(monkeypatch, run):
+    cloud = clouds(monkeypatch)(2)
+    host_info = cloud._host_info
+    leftovers = {"kept": {NAME: "h2"}, "unfinished": ["a" + NAME]}
+    monkeypatch.setattr(
+        cloud, "_host_info", lambda host, **kwargs: host_info(host, **kwargs) | leftovers
+    )
+
+    warnings = run(evacuate.evacuate, cloud, "h1", **HOW)["warnings"]
+
+    assert suggests(warnings[NAME], "salt", "h1", "virt.undefine", NAME)
+    assert suggests(warnings["a" + NAME], "salt", "h1", "virt.purge", "a" + NAME)
+
+
+def test_the_wait_of_an_emptied_host_quotes_the_name(monkeypatch, run):
     two = clouds(monkeypatch)(2)
     two.building["h1"] = [NAME]
 
@@ -66,7 +68,7 @@ def test_what_an_emptied_host_waits_for(monkeypatch, run):
     assert suggests(caught.value.table["stays"][NAME], "salt-run", "virt.settle", NAME)
 
 
-def test_what_is_said_of_notes_that_are_not_proved():
+def test_errors_about_unproved_records_quote_the_name():
     noted = {"h1": {NAME: ["h2"]}, "h2": {}, "h3": {}}
 
     back = evacuationnotes.find_away(noted, "h1", {"h2": {NAME}}, set())
@@ -78,7 +80,7 @@ def test_what_is_said_of_notes_that_are_not_proved():
     assert elsewhere.endswith(f"virt.evacuated {shlex.quote(f'{{{NAME}: null}}')}")
 
 
-def test_what_is_said_of_a_vm_on_its_way_or_on_several_hosts():
+def test_errors_about_a_moving_or_duplicate_vm_quote_the_name():
     assert suggests(presence.coming_message(NAME, "h1"), "salt-run", "virt.settle", NAME)
     assert shlex.quote(NAME) in presence.several_message(NAME, ["h1", "h2"])
     assert suggests(override._settle_command(NAME), "salt-run", "virt.settle", NAME)

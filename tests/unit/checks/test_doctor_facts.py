@@ -1,4 +1,4 @@
-"""What a host shows the doctor, and what it removes: never what is used, or on record."""
+"""A host shows the doctor its leftovers, and removes none that are used or on record."""
 
 import dataclasses
 import os
@@ -37,159 +37,166 @@ def path_of(host, name):
     return str(Path(host.settings.images) / name)
 
 
-def old(path):
-    """Have a file be quiet for two days."""
+def make_old(path):
+    """Set the times of a file back by two days."""
     os.utime(path, (time.time() - 2 * 86400,) * 2)
 
 
-def forget(host, name="web1"):
-    """Have libvirt forget a VM, as virsh undefine does; its files stay and are old."""
+def undefine_quietly(host, name="web1"):
+    """Undefine a VM, as virsh undefine does; its files stay, and are old."""
     with host.libvirt() as conn:
         lifecycle.undefine(conn, name)
-    for one in host.files():
-        old(path_of(host, one))
+    for name_of_file in host.files():
+        make_old(path_of(host, name_of_file))
 
 
 def look(host):
-    """Return what the host shows."""
+    """Return the facts of the host."""
     with host.libvirt() as conn:
         return facts.read_host_facts(conn, {"extension_modules": "/nowhere"}, host.settings)
 
 
-def shown(host):
-    """Return ``[(kind, name)]`` of what nothing uses."""
-    return [(one.kind, Path(one.path).name) for one in look(host).files]
+def unused_files(host):
+    """Return ``[(kind, name)]`` of files that nothing uses."""
+    return [(file.kind, Path(file.path).name) for file in look(host).files]
 
 
-def mended(host, **wanted):
-    """Mend what is wanted; return what was done."""
+def mend(host, **leftovers):
+    """Mend these leftovers; return the outcomes."""
     with host.libvirt() as conn:
-        return localleftovers.mend(conn, host.settings, wanted)
+        return localleftovers.mend(conn, host.settings, leftovers)
 
 
-def put(host, path):
+def put_into_trash(host, path):
     """Put a file into the trash, as the doctor advises; return its entry."""
     with host.libvirt() as conn:
         return putaway.put(conn, host.settings, str(path))["entry"]
 
 
-def stays(host, *paths):
-    """Have files not go into the trash."""
+def assert_not_put_away(host, *paths):
+    """Check that files cannot be put into the trash."""
     for path in paths:
         with pytest.raises(StorageError, match="stays"):
-            put(host, path)
+            put_into_trash(host, path)
         assert Path(path).exists()
 
 
 LEFT = [("disk", "web1_data.qcow2"), ("seed", "web1_seed.iso.qcow2"), ("disk", "web1_system.qcow2")]
 
 
-def test_a_host_with_a_vm_shows_it_and_nothing_that_is_left_over(built):
-    said = look(built)
+def test_a_host_with_a_vm_has_no_leftovers(built):
+    host_facts = look(built)
 
-    assert list(said.vms) == ["web1"]
-    assert said.made_for == ["web1"]
-    assert (said.files, said.left, said.busy, said.moves) == ([], {}, [], [])
+    assert list(host_facts.vms) == ["web1"]
+    assert host_facts.made_for == ["web1"]
+    assert (host_facts.files, host_facts.left, host_facts.busy, host_facts.moves) == (
+        [],
+        {},
+        [],
+        [],
+    )
 
 
-def test_files_of_a_vm_that_is_forgotten_are_shown_with_whose_they_are(built):
+def test_files_of_an_undefined_vm_are_shown_with_its_name(built):
     uuid = look(built).vms["web1"].uuid
 
-    forget(built)
+    undefine_quietly(built)
 
-    assert shown(built) == LEFT
-    assert {(one.vm, one.uuid, one.is_shared) for one in look(built).files} == {
+    assert unused_files(built) == LEFT
+    assert {(file.vm, file.uuid, file.is_shared) for file in look(built).files} == {
         ("web1", uuid, False)
     }
 
 
-def test_a_vm_that_was_renamed_is_known_by_what_its_disks_are_called(built):
+def test_a_renamed_vm_is_known_by_the_names_of_its_disks(built):
     text = (built.definitions / "web1.xml").read_text()
     (built.definitions / "web1.xml").unlink()
     (built.definitions / "new1.xml").write_text(text.replace("<name>web1<", "<name>new1<"))
     for name in built.files():
         ownermark.unmark(path_of(built, name))
 
-    said = look(built)
+    host_facts = look(built)
 
-    assert list(said.vms) == ["new1"]
-    assert (said.made_for, said.files) == (["web1"], [])
+    assert list(host_facts.vms) == ["new1"]
+    assert (host_facts.made_for, host_facts.files) == (["web1"], [])
 
 
-def test_a_file_that_we_have_not_made_is_not_shown(built):
-    forget(built)
+def test_a_foreign_file_is_not_shown(built):
+    undefine_quietly(built)
     for name in ("mine.qcow2", "web1_mine.qcow2"):
         subprocess.run(["cp", "-a", path_of(built, "web1_data.qcow2"), path_of(built, name)])
     Path(path_of(built, "web1_link.qcow2")).symlink_to("web1_data.qcow2")
 
-    assert shown(built) == LEFT
+    assert unused_files(built) == LEFT
 
 
-def test_what_an_operators_overlay_is_based_on_is_not_shown(built):
-    forget(built)
+def test_the_base_of_an_operators_overlay_is_not_shown(built):
+    undefine_quietly(built)
     below, above = path_of(built, "web1_data.qcow2"), path_of(built, "mine.qcow2")
     subprocess.run(
         ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", below, above], check=True
     )
 
-    assert shown(built) == LEFT[1:]
-    stays(built, below)
+    assert unused_files(built) == LEFT[1:]
+    assert_not_put_away(built, below)
 
 
-def test_what_is_open_in_a_program_is_not_shown(built):
-    forget(built)
+def test_a_file_that_a_program_has_open_is_not_shown(built):
+    undefine_quietly(built)
     path = path_of(built, "web1_data.qcow2")
     argv = ["qemu-io", "-f", "qcow2", path]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         while not diskpaths.is_open(path):
             assert program.poll() is None
             time.sleep(0.01)
-        assert shown(built) == LEFT[1:]
+        assert unused_files(built) == LEFT[1:]
         program.communicate(b"quit\n")
 
-    assert shown(built) == LEFT
+    assert unused_files(built) == LEFT
 
 
 @pytest.mark.parametrize("purpose", ["build", "purge", "arrival", "departure"])
-def test_what_is_on_record_is_not_shown(built, purpose):
-    forget(built)
+def test_files_in_open_records_are_not_shown(built, purpose):
+    undefine_quietly(built)
     path = path_of(built, "web1_data.qcow2")
-    given = getattr(onrecord, purpose)(paths=[path])
-    with records.hold_record(reservations.folder(built.settings), purpose, "web9") as held:
-        held.begin("7" * 32, "cancelled" if purpose == "departure" else "making", **given)
+    facts_of_record = getattr(onrecord, purpose)(paths=[path])
+    with records.hold_record(reservations.folder(built.settings), purpose, "web9") as record:
+        record.begin(
+            "7" * 32, "cancelled" if purpose == "departure" else "making", **facts_of_record
+        )
 
-    assert shown(built) == LEFT[1:]
-    stays(built, path)
+    assert unused_files(built) == LEFT[1:]
+    assert_not_put_away(built, path)
     assert "web9" in look(built).busy
 
 
-def test_a_record_that_cannot_be_read_keeps_all_files(built):
-    forget(built)
+def test_an_unreadable_record_protects_all_files(built):
+    undefine_quietly(built)
     broken = reservations.folder(built.settings) / "build/web9.json"
     broken.parent.mkdir(parents=True, exist_ok=True)
     broken.write_text("{")
 
-    assert shown(built) == []
-    stays(built, path_of(built, "web1_data.qcow2"))
+    assert unused_files(built) == []
+    assert_not_put_away(built, path_of(built, "web1_data.qcow2"))
     assert list(look(built).unreadable) == ["web9"]
 
 
 @pytest.mark.parametrize("kind", ["disk", "seed", "nvram", "managed-save", "console-log"])
-def test_what_no_record_says_was_given_up_is_never_removed(built, kind):
-    forget(built)
+def test_files_without_a_record_of_their_end_are_never_removed(built, kind):
+    undefine_quietly(built)
 
     with pytest.raises(BadArgument, match=f"'{kind}' is not mended on its host"):
-        mended(built, **{kind: [path_of(built, "web1_data.qcow2")]})
+        mend(built, **{kind: [path_of(built, "web1_data.qcow2")]})
 
     assert len(built.files()) == 3
 
 
 @pytest.mark.parametrize(("set_days", "days"), [(0, 7), (3, 3)])
-def test_what_nothing_uses_can_be_put_into_the_trash_by_hand(built, set_days, days):
+def test_unused_files_can_be_put_into_the_trash_by_hand(built, set_days, days):
     built.settings = dataclasses.replace(built.settings, trash_days=set_days)
-    forget(built)
+    undefine_quietly(built)
 
-    entry = put(built, path_of(built, "web1_data.qcow2"))
+    entry = put_into_trash(built, path_of(built, "web1_data.qcow2"))
 
     row = trash.list_entries(built.settings)[entry]
     assert row["files"] == [path_of(built, "web1_data.qcow2")]
@@ -202,17 +209,17 @@ def test_what_nothing_uses_can_be_put_into_the_trash_by_hand(built, set_days, da
 
 
 def test_a_file_that_a_vm_has_is_not_put_into_the_trash(built):
-    stays(built, path_of(built, "web1_data.qcow2"))
+    assert_not_put_away(built, path_of(built, "web1_data.qcow2"))
 
 
-def test_what_libvirt_keeps_of_a_vm_that_is_gone_can_be_put_into_the_trash(built, tmp_path):
+def test_libvirts_files_of_an_undefined_vm_can_be_put_into_the_trash(built, tmp_path):
     nvram = tmp_path / "nvram/gone1_VARS.fd"
     nvram.parent.mkdir()
     nvram.write_text("variables")
-    old(nvram)
-    assert shown(built) == [("nvram", "gone1_VARS.fd")]
+    make_old(nvram)
+    assert unused_files(built) == [("nvram", "gone1_VARS.fd")]
 
-    entry = put(built, nvram)
+    entry = put_into_trash(built, nvram)
 
     trash.restore(built.settings, entry)
     assert nvram.read_text() == "variables"
@@ -222,41 +229,41 @@ def plant(path):
     """Leave a file that is two days old."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-    old(path)
+    make_old(path)
     return str(path)
 
 
-def test_what_commands_that_died_have_left_is_shown_and_swept(built, tmp_path):
+def test_leftovers_of_killed_commands_are_shown_and_removed(built, tmp_path):
     state, images = Path(built.settings.state_dir), Path(built.settings.images)
-    wanted = {
+    leftovers = {
         "lock": [plant(state / "orders/77.lock")],
         "download": [plant(images / "base/0123.partial")],
         "mark": [plant(images / f".salt-virt-{'7' * 12}-{'8' * 12}")],
     }
-    with records.hold_record(reservations.folder(built.settings), "build", "web9") as held:
-        held.begin("9" * 32, "making", uuid="u1", paths=[], **onrecord.ROOM)
+    with records.hold_record(reservations.folder(built.settings), "build", "web9") as record:
+        record.begin("9" * 32, "making", uuid="u1", paths=[], **onrecord.ROOM)
         plant(images / f".salt-virt-{'9' * 12}-{'8' * 12}")
-    with records.hold_record(reservations.folder(built.settings), "arrival", "web8") as held:
-        held.begin("6" * 32, "making", **onrecord.arrival(paths=[]))
+    with records.hold_record(reservations.folder(built.settings), "arrival", "web8") as record:
+        record.begin("6" * 32, "making", **onrecord.arrival(paths=[]))
         arriving = plant(images / f".salt-virt-{'6' * 12}-{'8' * 12}")
-    assert look(built).left == {"unfinished": ["web9"], **wanted}
+    assert look(built).left == {"unfinished": ["web9"], **leftovers}
 
-    done = mended(built, unfinished=["web9"], **wanted)
+    outcomes = mend(built, unfinished=["web9"], **leftovers)
 
-    assert len(done) == 4
+    assert len(outcomes) == 4
     assert "lock" not in look(built).left
-    assert not any(Path(path).exists() for paths in wanted.values() for path in paths)
+    assert not any(Path(path).exists() for paths in leftovers.values() for path in paths)
     assert Path(arriving).exists()
 
 
-def test_what_is_in_the_trash_by_no_record_is_shown(built):
+def test_trash_without_a_record_is_shown(built):
     built.settings = dataclasses.replace(built.settings, trash_days=3)
-    forget(built)
-    put(built, path_of(built, "web1_data.qcow2"))
+    undefine_quietly(built)
+    put_into_trash(built, path_of(built, "web1_data.qcow2"))
     assert "trash" not in look(built).left
     (record,) = (reservations.folder(built.settings) / trash.PURPOSE).glob("*.json")
     record.unlink()
-    # Of somebody who died before anything was in it.
+    # The command was killed before it put a file into the entry.
     (Path(built.settings.images) / trash.FOLDER / "web9-00000001").mkdir()
 
     (path,) = look(built).left["trash"]
@@ -264,7 +271,7 @@ def test_what_is_in_the_trash_by_no_record_is_shown(built):
     assert (Path(path) / "web1_data.qcow2").exists()
 
 
-def test_half_a_firewall_is_shown(built, tmp_path, monkeypatch):
+def test_an_incomplete_firewall_is_shown(built, tmp_path, monkeypatch):
     monkeypatch.setattr(localleftovers.salt.utils.systemd, "booted", lambda: True)
     rules, units = tmp_path / "rules", tmp_path / "units"
     unit = "ExecStart=/usr/sbin/nft -f {}\n"
@@ -289,11 +296,11 @@ def test_a_token_is_removed_when_no_authorization_can_be_for_it(built):
     before, now = plant(folder / "a"), folder / "b"
     now.touch()
 
-    assert mended(built, token=[before, str(now)]) == ["token of VM a: removed"]
+    assert mend(built, token=[before, str(now)]) == ["token of VM a: removed"]
     assert [path.name for path in folder.iterdir()] == ["b"]
 
 
-def test_a_library_that_is_there_twice_is_shown(tmp_path, monkeypatch):
+def test_a_second_copy_of_the_library_is_shown(tmp_path, monkeypatch):
     for folder in ("extmods/utils", "site"):
         (tmp_path / folder / "saltvirt").mkdir(parents=True)
         (tmp_path / folder / "saltvirt/__init__.py").touch()
@@ -308,10 +315,10 @@ def test_a_library_that_is_there_twice_is_shown(tmp_path, monkeypatch):
 
 def test_a_check_that_no_host_mends_is_refused(built):
     with pytest.raises(BadArgument, match="'key' is not mended on its host"):
-        mended(built, key=["web1"])
+        mend(built, key=["web1"])
 
 
-def test_what_a_file_system_of_a_network_has_may_be_another_hosts(built, monkeypatch):
+def test_files_on_a_network_file_system_may_be_another_hosts(built, monkeypatch):
     path = path_of(built, "web1_data.qcow2")
     assert sharing.is_shared(built.settings, path) is False
 
@@ -326,7 +333,7 @@ def _device(path):
     return f"{os.major(number)}:{os.minor(number)}"
 
 
-def test_a_file_that_is_not_there_has_no_mark(tmp_path):
+def test_a_missing_file_has_no_owner_mark(tmp_path):
     ownermark.mark(tmp_path / "nowhere", "a", "u")
     ownermark.unmark(tmp_path / "nowhere")
 
@@ -334,7 +341,7 @@ def test_a_file_that_is_not_there_has_no_mark(tmp_path):
 
 
 def test_a_program_that_ends_meanwhile_is_no_obstacle(tmp_path, monkeypatch):
-    """A mock, as nobody can have a program end between two system calls of another."""
+    """The test uses a mock: no test can end a program between two system calls of another."""
     ended, usual = [], Path.iterdir
 
     def listed(path):

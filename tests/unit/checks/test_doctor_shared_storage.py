@@ -16,14 +16,22 @@ def test_the_disk_of_a_vm_that_moved_to_a_host_of_another_master_is_only_named(h
     hypervisor.settings = replace(hypervisor.settings, shared_paths=[str(images)])
     with hypervisor.libvirt() as conn:
         hypervisor.init("web1", start=False)
-        # The definition is the other host's by now, and the file has this host's mark.
+        # The definition is on the other host now, and the file has this host's owner mark.
         lifecycle.undefine(conn, "web1")
         for path in images.glob("web1*"):
             os.utime(path, (time.time() - 7200,) * 2)
-        here = facts.read_host_facts(conn, {"extension_modules": "/nowhere"}, hypervisor.settings)
+        host_facts = facts.read_host_facts(
+            conn, {"extension_modules": "/nowhere"}, hypervisor.settings
+        )
 
-    seen = DoctorCloud(master=MasterRecords(code=here.code, copies=["/a"]), hosts={"hyper1": here})
-    found = [one for one in CHECKS.judge_host("hyper1", seen) if one.check in ("disk", "seed")]
+    view = DoctorCloud(
+        master=MasterRecords(code=host_facts.code, copies=["/a"]), hosts={"hyper1": host_facts}
+    )
+    findings = [
+        finding
+        for finding in CHECKS.judge_host("hyper1", view)
+        if finding.check in ("disk", "seed")
+    ]
 
-    assert found and [one.mend for one in found] == [""] * len(found)
-    assert any("virt.trash_put" in one.fix for one in found if one.check == "disk")
+    assert findings and [finding.mend for finding in findings] == [""] * len(findings)
+    assert any("virt.trash_put" in finding.fix for finding in findings if finding.check == "disk")

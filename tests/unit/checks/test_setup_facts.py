@@ -1,4 +1,4 @@
-"""What a host says of itself to a check of the setup is what it has; whatever it lacks, it says."""
+"""The facts of a host for a check of the setup are complete, also about what it lacks."""
 
 import os
 import socket
@@ -16,102 +16,113 @@ from saltvirt.checks.setup.setupanswer import SetupFacts
 from saltvirt.core import filecontent, wire
 from saltvirt.core.errors import BadConfig
 
-# Any of 127.0.0.0/8 is this machine's, and the option's check knows but the first.
+# Each address of 127.0.0.0/8 is this machine's; the option's check knows only the first one.
 HERE = "127.0.0.2"
 
 
 @pytest.fixture
 def options(host, monkeypatch):
-    """Settings of a host whose libvirt is the test driver, which knows no free memory."""
+    """Settings of a host with libvirt's test driver, which reports no free memory."""
     monkeypatch.setattr(facts.inspect.hostfacts, "free_memory_mib", lambda _conn: 16384)
     monkeypatch.setattr(facts.inspect.query, "node", lambda _conn: {"phymemory": 16384, "cpus": 4})
     return replace(host, uri="test:///default")
 
 
 @pytest.fixture
-def listening():
-    """A port of this machine where something listens."""
-    with socket.socket() as one:
-        one.bind((HERE, 0))
-        one.listen()
-        yield one.getsockname()[1]
+def listening_port():
+    """A port of this machine on which a socket listens."""
+    with socket.socket() as listener:
+        listener.bind((HERE, 0))
+        listener.listen()
+        yield listener.getsockname()[1]
 
 
 @pytest.fixture
-def closed():
-    """A port of this machine that is taken, and where nothing listens."""
-    with socket.socket() as one:
-        one.bind((HERE, 0))
-        yield one.getsockname()[1]
+def closed_port():
+    """A port of this machine that is bound, and on which no socket listens."""
+    with socket.socket() as taken_socket:
+        taken_socket.bind((HERE, 0))
+        yield taken_socket.getsockname()[1]
 
 
-def told(options, basepath="/nowhere", peers=None, misspelt=None, **opts):
-    """Return what a host says, as it comes to the master."""
-    given = {"id": "hyper1", "hash_type": "sha256", "master": HERE, **opts}
-    found = facts.read_host_facts(given, options, str(basepath), peers or {}, misspelt or {})
-    said = wire.plain(found)
-    return wire.read("hyper1", "virt.setup_facts", SetupFacts, said)
+def read_facts(options, basepath="/nowhere", peers=None, misspelt=None, **opts):
+    """Return the facts of a host as the master reads them."""
+    minion_opts = {"id": "hyper1", "hash_type": "sha256", "master": HERE, **opts}
+    host_facts = facts.read_host_facts(
+        minion_opts, options, str(basepath), peers or {}, misspelt or {}
+    )
+    plain_facts = wire.plain(host_facts)
+    return wire.read("hyper1", "virt.setup_facts", SetupFacts, plain_facts)
 
 
-def test_a_host_says_which_options_nobody_reads(options):
-    assert told(options, misspelt={"tag": "tags"}).misspelt == {"tag": "tags"}
+def test_unread_options_are_named(options):
+    assert read_facts(options, misspelt={"tag": "tags"}).misspelt == {"tag": "tags"}
 
 
 def test_a_machine_is_told_apart_without_its_id(options, tmp_path, monkeypatch):
     monkeypatch.setattr(facts, "_MACHINE", tmp_path / "machine-id")
-    assert told(options).machine == ""
-    said = set()
+    assert read_facts(options).machine == ""
+    host_facts = set()
     for machine in ("11111111111111111111111111111111", "22222222222222222222222222222222"):
         (tmp_path / "machine-id").write_text(f"{machine}\n")
-        digest = told(options).machine
+        digest = read_facts(options).machine
         assert machine not in digest
-        said.add(digest)
-    assert len(said) == 2
+        host_facts.add(digest)
+    assert len(host_facts) == 2
 
 
-def test_a_host_says_what_it_has(options):
+def test_the_facts_are_those_of_the_host(options):
     before = time.time()
-    said = told(options)
+    host_facts = read_facts(options)
 
-    assert said.code == filecontent.of_code() and before <= said.clock_s <= time.time()
-    assert said.hash_type == "sha256" and said.unreadable == {}
-    assert said.libvirt is said.why_not is said.pool is said.no_master is None
-    assert said.info is not None and "test" in said.info.vms
+    assert host_facts.code == filecontent.of_code() and before <= host_facts.clock_s <= time.time()
+    assert host_facts.hash_type == "sha256" and host_facts.unreadable == {}
+    assert (
+        host_facts.libvirt is host_facts.why_not is host_facts.pool is host_facts.no_master is None
+    )
+    assert host_facts.info is not None and "test" in host_facts.info.vms
     # The tests' own root has both.
-    assert said.lacking == []
-    has_flag = said.virtualization in Path("/proc/cpuinfo").read_text().split()
-    assert has_flag is bool(said.virtualization)
-    assert said.has_kvm is Path("/dev/kvm").exists()
+    assert host_facts.lacking == []
+    has_flag = host_facts.virtualization in Path("/proc/cpuinfo").read_text().split()
+    assert has_flag is bool(host_facts.virtualization)
+    assert host_facts.has_kvm is Path("/dev/kvm").exists()
 
 
-def test_a_host_without_libvirt_says_all_else(options):
-    said = told(replace(options, uri="qemu+unix:///system?socket=/nowhere"))
+def test_a_host_without_libvirt_has_all_other_facts(options):
+    host_facts = read_facts(replace(options, uri="qemu+unix:///system?socket=/nowhere"))
 
-    assert "libvirt does not answer at" in said.libvirt and said.info is None
-    assert said.code == filecontent.of_code() and said.lacking == []
+    assert "libvirt does not answer at" in host_facts.libvirt and host_facts.info is None
+    assert host_facts.code == filecontent.of_code() and host_facts.lacking == []
 
 
-def test_what_libvirt_cannot_say_is_said_in_its_words(options, monkeypatch):
+def test_an_error_of_libvirt_is_reported_in_its_words(options, monkeypatch):
     def refuse(_conn, _options):
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(facts.inspect, "host_info", refuse)
-    said = told(options)
+    host_facts = read_facts(options)
 
-    assert (said.libvirt, said.info, said.why_not) == (None, None, "the disk is gone")
+    assert (host_facts.libvirt, host_facts.info, host_facts.why_not) == (
+        None,
+        None,
+        "the disk is gone",
+    )
 
 
-def test_an_option_that_libvirts_answer_needs_is_named_apart(options, monkeypatch):
+def test_a_wrong_option_for_libvirts_facts_is_reported_separately(options, monkeypatch):
     def refuse(_conn, _options):
         raise BadConfig("option virt:cpu_ratio: expected x")
 
     monkeypatch.setattr(facts.inspect, "host_info", refuse)
-    said = told(options)
+    host_facts = read_facts(options)
 
-    assert (said.why_not, said.bad_option) == (None, "option virt:cpu_ratio: expected x")
+    assert (host_facts.why_not, host_facts.bad_option) == (
+        None,
+        "option virt:cpu_ratio: expected x",
+    )
 
 
-def test_an_option_that_cannot_be_used_is_the_answer():
+def test_a_wrong_option_is_the_answer():
     module = asloaded.module(
         "_modules/virt_query.py", id="hyper1", master=HERE, pki_dir="/nowhere", virt="kvm"
     )
@@ -124,29 +135,31 @@ def test_an_option_that_cannot_be_used_is_the_answer():
 def test_tools_that_are_missing_are_named(options, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    assert told(options).lacking == ["qemu-img", "prlimit"]
+    assert read_facts(options).lacking == ["qemu-img", "prlimit"]
 
 
-@pytest.mark.parametrize(("pool", "why"), [("default-pool", None), ("fast", "no pool 'fast'")])
-def test_the_pool_of_the_options_is_looked_for(options, pool, why):
-    said = told(replace(options, storagepool=pool))
+@pytest.mark.parametrize(("pool", "reason"), [("default-pool", None), ("fast", "no pool 'fast'")])
+def test_the_pool_in_the_options_is_checked(options, pool, reason):
+    host_facts = read_facts(replace(options, storagepool=pool))
 
-    assert said.storagepool == pool and "default-pool" in said.info.storage.pools
-    assert said.pool is None if why is None else why in said.pool
-
-
-def test_the_masters_port_is_tried(options, listening, closed):
-    assert told(options, publish_port=listening).masters == {HERE: None}
-    assert told(options, publish_port=closed).masters == {HERE: "Connection refused"}
+    assert host_facts.storagepool == pool and "default-pool" in host_facts.info.storage.pools
+    assert host_facts.pool is None if reason is None else reason in host_facts.pool
 
 
-def test_guests_have_their_own_master(options, listening):
+def test_the_masters_port_is_tried(options, listening_port, closed_port):
+    assert read_facts(options, publish_port=listening_port).masters == {HERE: None}
+    assert read_facts(options, publish_port=closed_port).masters == {HERE: "Connection refused"}
+
+
+def test_guests_have_their_own_master(options, listening_port):
     seed = {"master": [HERE, f"{HERE}:4506", "no-such-name.invalid"]}
 
-    said = told(replace(options, seed=seed), master="localhost", publish_port=listening).masters
+    host_facts = read_facts(
+        replace(options, seed=seed), master="localhost", publish_port=listening_port
+    ).masters
 
-    assert said.pop("no-such-name.invalid")
-    assert said == {HERE: None, f"{HERE}:4506": None}
+    assert host_facts.pop("no-such-name.invalid")
+    assert host_facts == {HERE: None, f"{HERE}:4506": None}
 
 
 @pytest.mark.parametrize(
@@ -158,47 +171,49 @@ def test_guests_have_their_own_master(options, listening):
     ids=str,
 )
 def test_a_master_that_guests_cannot_reach_is_none(options, master):
-    said = told(options, master=master)
+    host_facts = read_facts(options, master=master)
 
-    assert "the guest cannot reach a master" in said.no_master and said.masters == {}
+    assert "the guest cannot reach a master" in host_facts.no_master and host_facts.masters == {}
 
 
-def test_what_nobody_answers_is_given_up():
+def test_addresses_without_an_answer_end_in_a_timeout():
     begun = time.monotonic()
-    # RFC 5737 keeps these addresses for documentation: nobody has them.
-    wanted = [(f"192.0.2.{number}", 16514) for number in range(1, 9)]
+    # RFC 5737 reserves these addresses for documentation: no machine has them.
+    addresses = [(f"192.0.2.{number}", 16514) for number in range(1, 9)]
 
-    found = facts.explain_unreached(wanted, limit_s=0.3)
+    reasons = facts.explain_unreached(addresses, limit_s=0.3)
 
-    assert list(found) == wanted and all(found.values())
+    assert list(reasons) == addresses and all(reasons.values())
     assert time.monotonic() - begun < 3
 
 
-def test_libvirts_port_is_looked_at_here_and_at_others(options, listening, monkeypatch):
-    monkeypatch.setattr(facts, "TLS_PORT", listening)
+def test_libvirts_port_is_checked_here_and_at_other_hosts(options, listening_port, monkeypatch):
+    monkeypatch.setattr(facts, "TLS_PORT", listening_port)
     peers = {"hyper1": ["192.0.2.1"], "hyper2": ["127.0.0.9", HERE], "hyper3": ["127.0.0.9"]}
 
-    moving = told(options, peers=peers).moving
+    moving = read_facts(options, peers=peers).moving
 
     assert moving.listens
     assert moving.peers == {"hyper2": None, "hyper3": "Connection refused"}
 
 
-def test_ids_of_other_hosts_that_lead_nowhere_are_named(options, monkeypatch):
-    def looked_up(name, *_given, **_more):
+def test_unresolved_ids_of_other_hosts_are_named(options, monkeypatch):
+    def looked_up(name, *_args, **_kwargs):
         if name == "hyper3":
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    # libvirt is told an id on a move, and no address.
+    # For a move libvirt gets a minion id, and no address.
     monkeypatch.setattr(socket, "getaddrinfo", looked_up)
 
-    names = told(options, peers={"hyper1": [], "hyper2": [], "hyper3": []}, master=[]).moving.names
+    names = read_facts(
+        options, peers={"hyper1": [], "hyper2": [], "hyper3": []}, master=[]
+    ).moving.names
 
     assert names == {"hyper2": None, "hyper3": "Name or service not known"}
 
 
-def test_a_name_that_nobody_answers_for_is_soon_given_up(monkeypatch):
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_given, **_more: time.sleep(1))
+def test_a_name_without_an_answer_ends_in_a_timeout(monkeypatch):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_kwargs: time.sleep(1))
     begun = time.monotonic()
 
     assert facts.explain_unresolved(["hyper2"], limit_s=0.1) == {"hyper2": "no answer"}
@@ -215,7 +230,7 @@ def test_a_name_that_nobody_answers_for_is_soon_given_up(monkeypatch):
     ],
     ids=str,
 )
-def test_what_is_empty_in_the_formulas_pillar_says_nothing(pillar, folder):
+def test_empty_values_in_the_formulas_pillar_are_ignored(pillar, folder):
     module = asloaded.module("_modules/virt_query.py", id="hyper1", master=HERE, pki_dir="/nowhere")
     module.__pillar__ = pillar
 
@@ -224,13 +239,13 @@ def test_what_is_empty_in_the_formulas_pillar_says_nothing(pillar, folder):
     assert missing and all(path.startswith(f"{folder}/") for path in missing)
 
 
-def test_libvirts_port_is_closed(options, closed, monkeypatch):
-    monkeypatch.setattr(facts, "TLS_PORT", closed)
+def test_libvirts_port_is_closed(options, closed_port, monkeypatch):
+    monkeypatch.setattr(facts, "TLS_PORT", closed_port)
 
-    assert not told(options).moving.listens
+    assert not read_facts(options).moving.listens
 
 
-def test_each_host_looks_at_three_and_is_looked_at_by_three():
+def test_each_host_checks_three_others_and_is_checked_by_three():
     peers = {f"h{number}": [f"192.0.2.{number}"] for number in range(7)}
 
     near = {host: set(facts._near_addresses(host, peers)) for host in peers}
@@ -240,7 +255,7 @@ def test_each_host_looks_at_three_and_is_looked_at_by_three():
     assert facts._near_addresses("h0", {"h0": ["192.0.2.1"], "h1": []}) == {}
 
 
-def test_an_address_that_all_hosts_have_is_not_looked_at():
+def test_an_address_that_all_hosts_have_is_not_checked():
     peers = {"h0": ["192.0.2.1", "192.168.122.1"], "h1": ["192.168.122.1", "192.0.2.2"]}
 
     assert facts._near_addresses("h0", peers) == {"h1": [("192.0.2.2", facts.TLS_PORT)]}
@@ -248,23 +263,25 @@ def test_an_address_that_all_hosts_have_is_not_looked_at():
 
 def test_certificates_that_are_missing_are_named(options, tmp_path):
     places = installed.places(tmp_path)
-    wanted = [places[one] for one in installed.DEFAULT_PURPOSES]
-    paths = sorted(str(path) for one in wanted for path in (one.key, one.certificate))
-    assert told(options, tmp_path).moving.certificates == paths
+    locations = [places[purpose] for purpose in installed.DEFAULT_PURPOSES]
+    paths = sorted(
+        str(path) for location in locations for path in (location.key, location.certificate)
+    )
+    assert read_facts(options, tmp_path).moving.certificates == paths
 
     for path in paths[1:]:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text("")
-    assert told(options, tmp_path).moving.certificates == paths[:1]
+    assert read_facts(options, tmp_path).moving.certificates == paths[:1]
 
 
 @pytest.fixture
 def images():
-    """A folder that everybody can enter, as those of the tests are not."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as made:
-        Path(made).chmod(0o755)
-        (Path(made) / "vm/images").mkdir(parents=True)
-        yield Path(made) / "vm/images"
+    """A folder that all users can enter, unlike the folders of the tests."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        (Path(folder) / "vm/images").mkdir(parents=True)
+        yield Path(folder) / "vm/images"
 
 
 @pytest.mark.parametrize("user", ["nobody", "+65534", "65534"])
@@ -272,12 +289,16 @@ def test_a_folder_that_qemu_cannot_enter_is_named(images, user):
     assert facts.read_image_folder(str(images), {"user": user}).closed is None
 
     images.parent.chmod(0o700)
-    said = facts.read_image_folder(str(images), {"user": user})
+    host_facts = facts.read_image_folder(str(images), {"user": user})
 
-    assert (said.user, said.closed, said.why_not) == ("nobody", str(images.parent), None)
+    assert (host_facts.user, host_facts.closed, host_facts.why_not) == (
+        "nobody",
+        str(images.parent),
+        None,
+    )
 
 
-def test_who_may_enter_by_its_group_or_as_its_owner_is_let_in(images):
+def test_group_and_owner_of_a_folder_may_enter_it(images):
     os.chown(images, 65534, 0)
     images.chmod(0o100)
     assert facts.read_image_folder(str(images), {"user": "nobody"}).closed is None
@@ -289,10 +310,10 @@ def test_who_may_enter_by_its_group_or_as_its_owner_is_let_in(images):
     assert facts.read_image_folder(str(images), {"user": "root"}).closed is None
 
 
-def test_a_folder_that_is_not_there_is_made_later(images):
-    said = facts.read_image_folder(str(images / "more/and/more"), {"user": "nobody"})
+def test_a_missing_folder_is_no_fault(images):
+    host_facts = facts.read_image_folder(str(images / "more/and/more"), {"user": "nobody"})
 
-    assert (said.why_not, said.closed) == (None, None)
+    assert (host_facts.why_not, host_facts.closed) == (None, None)
 
 
 def test_a_file_in_its_place_is_named(images):
@@ -304,7 +325,7 @@ def test_a_file_in_its_place_is_named(images):
     )
 
 
-def test_a_user_that_is_not_there_is_not_guessed(images):
-    said = facts.read_image_folder(str(images), {"user": "no-such-user"})
+def test_a_missing_user_is_not_guessed(images):
+    host_facts = facts.read_image_folder(str(images), {"user": "no-such-user"})
 
-    assert (said.user, said.closed) == (None, None)
+    assert (host_facts.user, host_facts.closed) == (None, None)

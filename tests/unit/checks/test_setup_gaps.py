@@ -1,4 +1,4 @@
-"""A check of the setup finds what is missing, each alone and with its fix, in the order of need."""
+"""A check of the setup finds each gap with its fix, in the order in which they are needed."""
 
 import dataclasses
 import json
@@ -32,7 +32,7 @@ from setupkit import HOSTS, ROOT, SERVED
 ALONE = {name: row for name, row in PLANTED.items() if row[1]}
 
 
-def test_nothing_is_missing_where_all_is_there(setup):
+def test_a_complete_setup_has_no_findings(setup):
     data, is_whole = setup.data()
 
     assert data == {"findings": [], "checked": list(HOSTS), "ready": run.READY} and is_whole
@@ -40,71 +40,72 @@ def test_nothing_is_missing_where_all_is_there(setup):
 
 
 @pytest.mark.parametrize("plant", ALONE)
-def test_what_is_planted_is_found_alone_with_its_fix(setup, plant):
+def test_each_planted_gap_is_the_only_finding(setup, plant):
     do, check, where, level, fix = ALONE[plant]
     do(setup)
 
     assert setup.check() == [(check, where, level)]
     data, is_whole = setup.data()
     assert fix in data["findings"][0]["fix"]
-    # What VMs need fails; what they do not need is shown, and all is ready.
+    # A gap that VMs need fixed fails the check; any other one is shown, and the setup is ready.
     assert is_whole is (level != NEEDED) is ("ready" in data)
 
 
-def test_another_hash_is_found_on_the_master_and_on_all_who_have_not_the_same(setup):
+def test_a_different_hash_type_is_found_on_the_master_and_on_hosts(setup):
     PLANTED["hash_type"][0](setup)
 
-    assert [one[:2] for one in setup.check()] == [
+    assert [finding[:2] for finding in setup.check()] == [
         ("hash-type", "master"),
         ("hash-type", "hyper1"),
         ("hash-type", "hyper2"),
     ]
 
 
-def test_every_check_is_planted_and_no_other():
-    # Those of cells are planted in test_checks_failing_cells.py.
+def test_a_gap_is_planted_for_each_check():
+    # Gaps of cells are planted in test_checks_failing_cells.py.
     assert {row[1] for row in ALONE.values()} | {"hash-type", "cells"} == set(ORDER)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_comes_first_is_mended_first(seed):
+def test_findings_are_sorted_by_level_and_check(seed):
     chance = random.Random(seed)
-    every = [
+    all_findings = [
         Finding("w", "f", check=check, where=where, level=level)
         for check in ORDER
         for where in ("master", "hyper1", "hyper2")
         for level in LEVELS
     ]
-    some = chance.sample(every, 60)
+    sample = chance.sample(all_findings, 60)
 
-    found = run.sort_findings(some)
+    findings = run.sort_findings(sample)
 
-    assert sorted(found, key=str) == sorted(some, key=str)
-    ranks = [(LEVELS.index(one.level), ORDER.index(one.check)) for one in found]
+    assert sorted(findings, key=str) == sorted(sample, key=str)
+    ranks = [(LEVELS.index(finding.level), ORDER.index(finding.check)) for finding in findings]
     assert ranks == sorted(ranks)
-    # A level has all that is needed for it before what only later ones need.
-    assert [one.level for one in found if one.level == NEEDED] == [
-        one.level for one in found[: sum(one.level == NEEDED for one in found)]
+    # The findings of a level come before those that only later levels need.
+    assert [finding.level for finding in findings if finding.level == NEEDED] == [
+        finding.level
+        for finding in findings[: sum(finding.level == NEEDED for finding in findings)]
     ]
 
 
-def test_much_is_found_at_once_and_the_first_is_what_the_others_need(setup):
+def test_many_findings_at_once_begin_with_what_the_others_need(setup):
     for plant in ("no image", "bridge", "users", "key waits", "no modules"):
         PLANTED[plant][0](setup)
 
-    assert [one[0] for one in setup.check()] == [
+    assert [finding[0] for finding in setup.check()] == [
         *("modules-served", "keys", "bridge", "appliance-users", "image")
     ]
 
 
 @pytest.mark.parametrize("away", [-59, 59])
-def test_a_clock_that_is_a_little_off_is_not_found(setup, away):
+def test_a_clock_with_a_small_offset_is_not_found(setup, away):
     time_off(away)(setup)
 
     assert setup.check() == []
 
 
-def test_a_host_that_nobody_has_allowed_can_be_named(setup):
+def test_a_host_that_is_not_allowed_can_be_named(setup):
     candidate(setup)
     setup.wait("hyper8")
 
@@ -113,37 +114,39 @@ def test_a_host_that_nobody_has_allowed_can_be_named(setup):
         ("keys", "hyper7", NEEDED),
         ("keys", "hyper8", NEEDED),
     ]
-    # What such a minion says counts for nothing: it is not asked.
+    # Such a minion is not asked, because its answer would not count.
     assert setup.asked == []
 
 
-def test_a_host_that_is_named_without_its_domain_is_asked_about(setup):
-    (found,) = setup.data("Hyper1.example.org")[0]["findings"]
+def test_the_short_name_of_a_host_suggests_its_id(setup):
+    (finding,) = setup.data("Hyper1.example.org")[0]["findings"]
 
-    assert found["what"].startswith("no minion has shown its key; is hyper1 meant? if none is to c")
+    assert finding["what"].startswith(
+        "no minion has shown its key; is hyper1 meant? if none is to c"
+    )
 
 
 def test_only_hosts_that_are_named_are_asked(setup):
     says(code="x")(setup)
 
     assert setup.check("hyper2") == [] and setup.asked == ["hyper2"]
-    assert setup.check("hyper2,") == []  # as of hyper2, hyper3
+    assert setup.check("hyper2,") == []  # as in "hyper2, hyper3" on a command line
 
 
-def test_a_host_that_is_named_tries_whether_others_let_it_in(setup):
-    known = setup.facts["hyper2"].moving
-    closed = dataclasses.replace(known, peers={"hyper1": "timed out"})
+def test_a_named_host_checks_whether_others_accept_its_connections(setup):
+    peer_facts = setup.facts["hyper2"].moving
+    closed = dataclasses.replace(peer_facts, peers={"hyper1": "timed out"})
     setup.facts["hyper2"] = dataclasses.replace(setup.facts["hyper2"], moving=closed)
 
     assert setup.check("hyper2") == [("firewall", "hyper1", MOVING)]
     assert setup.asked == ["hyper2"] and [*setup.others] == ["hyper1"]
-    # One that is silent cannot be reached, whatever its firewall does.
+    # A silent host cannot be reached, with any firewall.
     waits.record_silence(setup.opts, ["hyper1"], ["hyper1"], lambda _host: True)
     assert setup.check("hyper2") == [] and setup.others == {}
 
 
 @pytest.mark.parametrize("named", [[""], [","], [5], [["hyper1"]]])
-def test_what_is_not_a_name_is_refused(setup, named):
+def test_a_wrong_name_of_a_host_is_refused(setup, named):
     with pytest.raises(BadArgument, match="is not (the id of a minion|text)"):
         setup.data(*named)
 
@@ -158,8 +161,8 @@ def test_a_key_that_waits_under_a_glob_is_not_proposed(setup):
 def test_names_of_links_that_jinja_would_run_are_in_no_fix(setup):
     tells(bridges=[], links=["{{salt.cmd.run('x')}}"])(setup)
 
-    (found,) = setup.data()[0]["findings"]
-    assert "hypervisor: {bridges: {br0: {ports: [NIC]}}}" in found["fix"]
+    (finding,) = setup.data()[0]["findings"]
+    assert "hypervisor: {bridges: {br0: {ports: [NIC]}}}" in finding["fix"]
 
 
 def test_a_guest_is_not_proposed_as_a_hypervisor(setup):
@@ -177,7 +180,7 @@ def test_a_port_where_nothing_listens_is_not_a_firewall(setup):
     assert setup.check() == [("tls", "hyper2", MOVING)]
 
 
-def test_a_project_that_came_by_pip_needs_no_file_server(setup):
+def test_a_project_installed_by_pip_needs_no_file_server(setup):
     setup.opts["extension_modules"] = str(setup.folder / "extmods")
     unserved(SERVED[0])(setup)
     assert setup.check() == []
@@ -216,6 +219,6 @@ def test_a_key_that_waits_under_an_odd_id_is_a_hint_and_in_no_command(setup, nam
     setup.wait(name)
 
     assert setup.check() == [("keys", "master", "hint")]
-    (found,) = setup.data()[0]["findings"]
-    assert "do not accept its key" in found["what"] and "salt-key" not in found["fix"]
-    assert steering(f"{found['what']} {found['fix']}", lines=False) == set()
+    (finding,) = setup.data()[0]["findings"]
+    assert "do not accept its key" in finding["what"] and "salt-key" not in finding["fix"]
+    assert steering(f"{finding['what']} {finding['fix']}", lines=False) == set()

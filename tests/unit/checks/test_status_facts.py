@@ -1,4 +1,4 @@
-"""What a host says for the status: its VMs and its room, and what waits for a restart."""
+"""The status of a host: its VMs, its capacity, and VMs that wait for a restart."""
 
 import dataclasses
 
@@ -14,12 +14,12 @@ pytestmark = pytest.mark.slow
 
 
 def look(host, conn, info=None):
-    """Return what the host says, as the master reads it."""
-    said = wire.plain(facts.read_host_status(conn, host.settings, info))
-    return wire.read("h1", "virt.status_facts", HostStatus, said)
+    """Return the status of the host as the master reads it."""
+    plain_status = wire.plain(facts.read_host_status(conn, host.settings, info))
+    return wire.read("h1", "virt.status_facts", HostStatus, plain_status)
 
 
-def test_vms_and_room_are_those_of_host_info(hypervisor):
+def test_vms_and_capacity_are_those_of_host_info(hypervisor):
     with hypervisor.libvirt() as conn:
         before = look(hypervisor, conn)
         hypervisor.init()
@@ -33,7 +33,7 @@ def test_vms_and_room_are_those_of_host_info(hypervisor):
     assert (status.coming, status.unfinished, status.moves) == ([], [], [])
 
 
-def test_what_runs_is_used_and_what_is_off_is_promised(hypervisor):
+def test_running_vms_are_used_and_stopped_vms_are_promised(hypervisor):
     with hypervisor.libvirt() as conn:
         hypervisor.init()
         running = look(hypervisor, conn)
@@ -58,16 +58,16 @@ def test_the_answer_to_the_setup_check_has_the_facts_already(hypervisor):
     with hypervisor.libvirt() as conn:
         hypervisor.init()
         info = inspect.host_info(conn, hypervisor.settings)
-        # The file system's figures are those of the moment.
-        given, read = look(hypervisor, conn, info), look(hypervisor, conn)
-        assert dataclasses.replace(given, disk_mib=read.disk_mib) == read
+        # The figures of the file system change between two calls.
+        from_info, from_libvirt = look(hypervisor, conn, info), look(hypervisor, conn)
+        assert dataclasses.replace(from_info, disk_mib=from_libvirt.disk_mib) == from_libvirt
 
     assert facts.find_info({"info": wire.plain(info)}) == info
     assert facts.find_info({"refused_option": "virt:images"}) is None
     assert facts.find_info({"info": None}) is None and facts.find_info(None) is None
 
 
-def test_a_part_that_fails_leaves_the_others():
+def test_a_failed_part_leaves_the_others():
     def fail():
         raise VirtError("libvirt does not answer")
 

@@ -24,29 +24,29 @@ from saltvirt.cluster.rpc import minions, waits
 from saltvirt.core import wire
 from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import OrderFacts
-from test_doctor_judging import facts, loose
+from test_doctor_judging import facts, loose_file_of
 
 NOW = store.utc_now()
 HOSTS = ("hyper1", "hyper2", "hyper3")
 
 
-def of_host(**more):
-    """Return what a host says of itself and its VMs."""
+def status_of_host(**more):
+    """Return the status of a host and its VMs."""
     room = {"used": 2, "promised": 6, "limit": 8}
-    given = {
+    fields = {
         **{"is_in_maintenance": False, "states": {}, "coming": [], "unfinished": []},
         **{"moves": [], "unreadable": {}, "restart": {}},
         **{name: RoomFacts(**room) for name in ("cpus", "memory_mib", "disk_mib")},
     }
-    return HostStatus(**{**given, **more})
+    return HostStatus(**{**fields, **more})
 
 
 class Fleet:
-    """A master and three hosts; ``said`` has what each says of itself."""
+    """A master and three hosts; ``statuses`` has the status of each host."""
 
     def __init__(self, opts, signed):
-        self.opts, self.asked = opts, []
-        self.said = {host: of_host() for host in HOSTS}
+        self.opts, self.calls = opts, []
+        self.statuses = {host: status_of_host() for host in HOSTS}
         self.doctor = {host: facts() for host in HOSTS}
         self.setup = {host: wire.plain(setupkit.host_facts("hyper2")) for host in HOSTS}
         self.audit = dict.fromkeys(HOSTS, wire.plain(next(iter(signed.facts.values()))))
@@ -57,7 +57,7 @@ class Fleet:
 
     def ask(self, _cloud, targets, fun, _arg=(), kwarg=None, **_more):
         """Stand for ``minions.ask``."""
-        self.asked.append((fun, sorted(targets)))
+        self.calls.append((fun, sorted(targets)))
         return {host: self._reply(host, fun, kwarg or {}) for host in targets}
 
     def _reply(self, host, fun, kwarg):
@@ -69,46 +69,48 @@ class Fleet:
         if fun != run.FUN:
             part = {"virt.audit": "audit", doctor.FUN: "doctor", setup.FUN: "setup"}[fun]
             return minions.Reply(minion=host, value=wire.plain(checks[part][host]))
-        parts = {name: said[host] for name, said in checks.items() if kwarg.get("checks")}
+        parts = {name: answers[host] for name, answers in checks.items() if kwarg.get("checks")}
         why_not = self.why_not.get(host, {})
         parts = {name: part for name, part in parts.items() if name not in why_not}
-        own = None if "host" in why_not else self.said[host]
-        answer = StatusFacts(host=own, **parts, why_not=why_not)
+        host_status = None if "host" in why_not else self.statuses[host]
+        answer = StatusFacts(host=host_status, **parts, why_not=why_not)
         return minions.Reply(minion=host, value=wire.plain(answer))
 
-    def status(self, now=NOW, **given):
-        """Return what the status says."""
-        return run.status(Cloud.of(self.opts), now, **given)
+    def status(self, now=NOW, **options):
+        """Return the status of the cloud."""
+        return run.status(Cloud.of(self.opts), now, **options)
 
 
 @pytest.fixture
 def fleet(opts, monkeypatch, signed):
     opts["virt"] = {"hypervisors": ["hyper*"]}
-    made = Fleet(opts, signed)
-    monkeypatch.setattr(minions, "ask", made.ask)
+    new_fleet = Fleet(opts, signed)
+    monkeypatch.setattr(minions, "ask", new_fleet.ask)
     monkeypatch.setattr(doctor, "_PAUSE_S", 0)
     monkeypatch.setattr(masterrecords, "find_answering_minions", lambda _cloud, _names: frozenset())
-    monkeypatch.setattr(unloaded, "unsigned_answers", lambda *_asked: {})
-    # Salt's loaders begin processes.
+    monkeypatch.setattr(unloaded, "unsigned_answers", lambda *_args: {})
+    # Salt's loaders would start processes.
     monkeypatch.setattr(runningmaster, "read_served", lambda _opts: runningmaster.ServedFiles())
     monkeypatch.setattr(runningmaster, "has_pillar", lambda _opts: True)
-    return made
+    return new_fleet
 
 
 def test_all_hosts_are_asked_once(fleet):
     fleet.status()
     fleet.status(has_checks=False)
 
-    assert fleet.asked == [(run.FUN, list(HOSTS))] * 2
+    assert fleet.calls == [(run.FUN, list(HOSTS))] * 2
 
 
-def test_vms_and_room_are_counted_over_all_hosts(fleet):
-    fleet.said["hyper1"] = of_host(states={"web1": "running", "web2": "shutdown"}, coming=["new"])
-    fleet.said["hyper2"] = of_host(
+def test_vms_and_capacity_are_counted_over_all_hosts(fleet):
+    fleet.statuses["hyper1"] = status_of_host(
+        states={"web1": "running", "web2": "shutdown"}, coming=["new"]
+    )
+    fleet.statuses["hyper2"] = status_of_host(
         states={"db1": "running", "db2": "a made-up state"}, is_in_maintenance=True
     )
     too_much = RoomFacts(used=1, promised=20, limit=8)
-    fleet.said["hyper3"] = of_host(cpus=too_much)
+    fleet.statuses["hyper3"] = status_of_host(cpus=too_much)
 
     status = fleet.status(has_checks=False)
 
@@ -116,15 +118,15 @@ def test_vms_and_room_are_counted_over_all_hosts(fleet):
         "by_state": {"running": 2, "shutdown": 1, "unknown": 1},
         **{"total": 4, "coming": 1, "last_seen": 0},
     }
-    # Nothing of the host in maintenance, nor of the one that has promised too much.
+    # The host in maintenance and the overcommitted host have nothing free to promise.
     assert status["room"]["cpus"] == {"used": 5, "promised": 32, "free_to_promise": 2, "limit": 24}
     assert status["room"]["disk_mib"]["free_to_promise"] == 4
     assert status["hosts"]["maintenance"] == ["hyper2"]
     assert status["checks"] is None
 
 
-def test_a_silent_host_is_named_with_its_vms_and_never_counted_as_zero(fleet):
-    fleet.said["hyper3"] = of_host(states={"web1": "running", "web2": "running"})
+def test_a_silent_host_is_named_with_its_vms_and_not_counted_as_zero(fleet):
+    fleet.statuses["hyper3"] = status_of_host(states={"web1": "running", "web2": "running"})
     fleet.status(has_checks=False)
     fleet.silent.add("hyper3")
     waits.record_silence(fleet.opts, ["hyper3"], ["hyper3"], lambda _host: True)
@@ -165,7 +167,7 @@ def test_hosts_that_fail_are_named_with_the_reason(fleet):
 
 
 def findings(check):
-    """Return the findings of a command that fails for any."""
+    """Return the findings of a command that fails if it has findings."""
     try:
         return check()["findings"]
     except ProblemsFound as problems:
@@ -174,25 +176,25 @@ def findings(check):
 
 @pytest.mark.parametrize("is_silent", [False, True])
 def test_each_verdict_is_that_of_its_command(fleet, is_silent):
-    fleet.doctor["hyper1"] = facts(files=[loose()], left={"lock": ["/l"]})
+    fleet.doctor["hyper1"] = facts(files=[loose_file_of()], left={"lock": ["/l"]})
     fleet.setup["hyper2"] = {**fleet.setup["hyper2"], "lacking": ["qemu-img"]}
     if is_silent:
         fleet.silent.add("hyper3")
 
     checks = fleet.status()["checks"]
     cloud = Cloud.of(fleet.opts)
-    told = {
+    findings_by_command = {
         "doctor": findings(lambda: doctor.doctor(cloud, NOW)),
         "audit": findings(lambda: audit.audit(cloud, NOW)),
         "setup_check": findings(lambda: setup.check(cloud, [])),
     }
 
-    for name, rows in told.items():
+    for name, rows in findings_by_command.items():
         assert sum(checks[name]["by_check"].values()) == len(rows), name
         assert set(checks[name]["by_check"]) == {row["check"] for row in rows}
-    needed = [row for row in told["setup_check"] if row["level"] == "needed"]
+    needed = [row for row in findings_by_command["setup_check"] if row["level"] == "needed"]
     assert checks["setup_check"]["findings"] == len(needed)
-    assert checks["setup_check"]["hints"] == len(told["setup_check"]) - len(needed)
+    assert checks["setup_check"]["hints"] == len(findings_by_command["setup_check"]) - len(needed)
     assert checks["doctor"]["hints"] == 0 and checks["doctor"]["error"] is None
 
 
@@ -205,8 +207,8 @@ def test_a_host_that_cannot_read_a_part_is_unchecked_there_alone(fleet):
     assert "not-checked" not in checks["doctor"]["by_check"]
 
 
-def test_a_check_that_fails_says_why_and_the_others_go_on(fleet, monkeypatch):
-    def fail(*_given, **_more):
+def test_a_failed_check_has_its_reason_and_the_others_run(fleet, monkeypatch):
+    def fail(*_args, **_kwargs):
         raise OSError("no such folder")
 
     monkeypatch.setattr(masterrecords, "read_records", fail)
@@ -220,11 +222,11 @@ def test_a_check_that_fails_says_why_and_the_others_go_on(fleet, monkeypatch):
     assert checks["audit"]["findings"] is not None
 
 
-def test_what_is_unfinished_is_found_on_master_and_hosts(fleet):
-    left = orders.opened(fleet.opts, "cut")
-    with left as order:
+def test_unfinished_work_is_found_on_master_and_hosts(fleet):
+    order_context = orders.opened(fleet.opts, "cut")
+    with order_context as order:
         orders.begin(order, orders.PLACING, OrderFacts())
-    fleet.said["hyper1"] = of_host(
+    fleet.statuses["hyper1"] = status_of_host(
         unfinished=["half"],
         moves=[
             MoveLeft(name="gone", purpose="departure", phase="sending", is_live=False),
@@ -244,7 +246,7 @@ def test_what_is_unfinished_is_found_on_master_and_hosts(fleet):
     assert records.read_record(orders.folder(fleet.opts), orders.PURPOSE, "cut") is not None
 
 
-def test_a_command_at_work_is_not_unfinished(fleet):
+def test_a_running_command_is_not_unfinished(fleet):
     with orders.opened(fleet.opts, "busy") as order:
         orders.begin(order, orders.PLACING, OrderFacts())
         status = fleet.status(has_checks=False)
@@ -253,7 +255,9 @@ def test_a_command_at_work_is_not_unfinished(fleet):
 
 
 def test_vms_with_changes_for_the_next_start_are_listed(fleet):
-    fleet.said["hyper2"] = of_host(states={"web1": "running"}, restart={"web1": ["4 CPUs"]})
+    fleet.statuses["hyper2"] = status_of_host(
+        states={"web1": "running"}, restart={"web1": ["4 CPUs"]}
+    )
 
     assert fleet.status(has_checks=False)["restart"] == [
         {"vm": "web1", "host": "hyper2", "changes": ["4 CPUs"]}
@@ -271,14 +275,14 @@ def test_hosts_that_are_shut_out_and_keys_that_wait_are_named(fleet):
 
     assert status["hosts"]["shut_out"] == [{"host": "hyper3", "last_seen": 1}]
     assert status["keys_waiting"] == ["new1"]
-    assert fleet.asked == [(run.FUN, ["hyper1", "hyper2"])]
+    assert fleet.calls == [(run.FUN, ["hyper1", "hyper2"])]
 
 
 def test_certificates_are_named_when_they_end_soon_and_the_newest_counts(fleet, monkeypatch):
     def row(host, purpose, days, state="good"):
         ends = (NOW + timedelta(days=days)).isoformat()
-        given = {"serial": f"{host}{purpose}{days}", "signer": "ca", "days_left": days}
-        return {"host": host, "purpose": purpose, "not_after": ends, "state": state, **given}
+        fields = {"serial": f"{host}{purpose}{days}", "signer": "ca", "days_left": days}
+        return {"host": host, "purpose": purpose, "not_after": ends, "state": state, **fields}
 
     rows = [
         row("hyper1", "libvirt-server", 5, "replaced"),
@@ -288,7 +292,7 @@ def test_certificates_are_named_when_they_end_soon_and_the_newest_counts(fleet, 
         row("hyper2", "vnc-server", 3, "revoked"),
         row("stranger", "qemu-server", 1),
     ]
-    monkeypatch.setattr(run.certificates, "list_certificates", lambda *_given: rows)
+    monkeypatch.setattr(run.certificates, "list_certificates", lambda *_args: rows)
     ends = {"/etc/ca.pem": NOW + timedelta(days=40), "/etc/new.pem": NOW + timedelta(days=400)}
     monkeypatch.setattr(masterfacts.MasterFacts, "ca_ends", ends)
 
@@ -301,7 +305,7 @@ def test_certificates_are_named_when_they_end_soon_and_the_newest_counts(fleet, 
     ]
 
 
-def test_a_master_without_hosts_says_so(fleet):
+def test_the_status_of_a_master_without_hosts_is_an_error(fleet):
     fleet.opts["virt"] = {"hypervisors": ["other*"]}
 
     status = fleet.status(has_checks=False)

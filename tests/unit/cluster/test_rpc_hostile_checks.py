@@ -17,8 +17,8 @@ from saltvirt.checks.status.statusanswer import StatusFacts
 from saltvirt.cluster.inventory import inventory
 from saltvirt.core import filecontent, wire
 from sizes import sizes
-from test_doctor_judging import facts, loose
-from test_status_run import of_host
+from test_doctor_judging import facts, loose_file_of
+from test_status_run import status_of_host
 
 # What is looked at, and nothing is done.
 CALLS = [
@@ -55,13 +55,13 @@ def checked(lab, monkeypatch, signed):
         there = cloud.hosts[host].items()
         vms = {name: SeenVm(uuid=vm["uuid"], files=["/a"]) for name, vm in there}
         left = {"lock": ["/var/lib/salt-virt/x.lock"], "download": ["/srv/a.part"]}
-        said = facts(code=filecontent.of_code(), vms=vms, files=[loose()], left=left)
+        said = facts(code=filecontent.of_code(), vms=vms, files=[loose_file_of()], left=left)
         return wire.plain(dataclasses.replace(said, copies=["/a", "/b"]))
 
     def status(cloud, host, **_given):
         parts = {"audit": audit, "doctor": doctor(cloud, host), "setup": setup}
         states = {name: "running" for name in cloud.hosts[host]}
-        own = of_host(states=states, restart={"web": ["2 CPUs"]}, unfinished=["own"])
+        own = status_of_host(states=states, restart={"web": ["2 CPUs"]}, unfinished=["own"])
         return wire.plain(StatusFacts(host=own, **parts, why_not={"other": "no such part"}))
 
     for name, says in (

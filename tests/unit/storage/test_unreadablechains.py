@@ -13,7 +13,7 @@ from saltvirt.storage import policies, trash, unreadablechains, usage, vmvolumes
 from saltvirt.storage.images import cachedimages
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.vm.create.host import existing
-from test_doctor_facts import LEFT, built, forget, look, path_of, stays
+from test_doctor_facts import LEFT, built, undefine_quietly, look, path_of, assert_not_put_away
 
 __all__ = ["built"]
 VM = """<domain type='test'><name>deep</name><memory unit='MiB'>64</memory><os><type>hvm</type></os>
@@ -137,7 +137,7 @@ def test_a_raw_file_below_a_disk_need_not_be_read(hypervisor, tmp_path):
 @pytest.mark.parametrize("is_volume", [False, True])
 def test_the_doctor_judges_no_file(built, chain, is_volume):
     text = VM.format("volume", "pool='gone' volume='top.qcow2'") if is_volume else chain[0]
-    forget(built)
+    undefine_quietly(built)
     left = [path_of(built, name) for kind, name in LEFT if kind == "disk"]
     with built.libvirt() as conn:
         define(conn, built, text)
@@ -145,7 +145,7 @@ def test_the_doctor_judges_no_file(built, chain, is_volume):
     said = look(built)
 
     assert said.files == [] and "deep" in said.unreadable
-    stays(built, *left)
+    assert_not_put_away(built, *left)
 
 
 @pytest.mark.parametrize("is_volume", [False, True])
