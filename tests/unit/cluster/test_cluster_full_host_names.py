@@ -1,4 +1,4 @@
-"""Salt calls minions by their hosts' full names: who leaves the domain out is asked about it."""
+"""Minion ids are full host names: an error for a short name suggests the full one."""
 
 from functools import partial
 
@@ -14,20 +14,20 @@ from saltvirt.storage.master import images
 
 
 @pytest.mark.parametrize("do", [allowing.allow, partial(allowing.disallow, now=store.utc_now())])
-def test_a_host_without_its_domain_or_in_other_letters_is_asked_about(opts, do):
-    for there in ("rack1.example.org", "rack2.example.org", "rack2.example.net"):
-        minionkeys.accept(opts, there, keypairs.named("a guest")[0])
+def test_a_short_name_or_another_case_suggests_the_minion_id(opts, do):
+    for minion_id in ("rack1.example.org", "rack2.example.org", "rack2.example.net"):
+        minionkeys.accept(opts, minion_id, keypairs.named("a guest")[0])
 
-    for said, meant in (
+    for typed, suggested in (
         ("rack1", "rack1.example.org"),
         ("Rack1.example.com", "rack1.example.org"),
         ("rack2", "rack2.example.net or rack2.example.org"),
     ):
-        with pytest.raises(BadArgument, match=f"'{said}'.*; is {meant} meant[?]"):
-            do(opts, [said])
-    with pytest.raises(BadArgument) as nobody:
+        with pytest.raises(BadArgument, match=f"'{typed}'.*; is {suggested} meant[?]"):
+            do(opts, [typed])
+    with pytest.raises(BadArgument) as refused:
         do(opts, ["rack3"])
-    assert "meant" not in str(nobody.value)
+    assert "meant" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,6 @@ def test_a_host_without_its_domain_or_in_other_letters_is_asked_about(opts, do):
         partial(authorization.grant, name="web", host=None, minutes=1, replace=False),
     ],
 )
-def test_where_one_host_must_be_named_none_is_refused_in_a_line(master, do):
+def test_an_empty_name_of_a_host_is_refused_in_one_line(master, do):
     with pytest.raises(BadArgument, match="^host: None is not text$"):
         do(master)

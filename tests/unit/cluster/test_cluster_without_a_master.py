@@ -64,7 +64,7 @@ def test_a_hosts_error_keeps_its_class_and_a_missing_function_its_remedy():
     assert missing.error.endswith("older version of Salt Virt; run: salt 'h 1' saltutil.sync_all")
 
 
-def test_a_reply_is_what_its_exit_code_says():
+def test_the_exit_code_decides_whether_a_reply_is_an_error():
     good = hearing.reply_from_answer(signed.SignedAnswer(minion="h", about="1", value={"a": 1}))
     bad = hearing.reply_from_answer(
         signed.SignedAnswer(minion="h", about="1", value={"error": "x"}, retcode=1)
@@ -112,20 +112,20 @@ def test_progress_reads_as_one_line(stage, figures, line):
     ("seconds", "words"),
     [(0.4, "0 s"), (119, "119 s"), (150, "2 min"), (7300, "2 h"), (200000, "2 days")],
 )
-def test_a_time_reads_as_people_say_it(seconds, words):
+def test_a_time_is_shown_in_words(seconds, words):
     assert progress.format_s(seconds) == words
 
 
 @pytest.mark.parametrize(
-    ("listed", "said"),
+    ("listed", "message"),
     [("L@h1,h2", "lists h2, .*: accept it .salt-key -a h2."), ("L@h3,h2", "lists h2, h3, ")],
 )
-def test_a_list_of_minions_names_the_one_without_an_accepted_key(opts, listed, said):
+def test_a_list_of_minions_names_the_one_without_an_accepted_key(opts, listed, message):
     minionkeys.accept(opts, "h1", keypair.generate()[0])
     settings = MasterSettings(hypervisors=["h1", "h2", "h3"])
     cloud = Cloud(opts=opts, settings=settings, progress=lambda *_args, **_figures: None)
 
-    with pytest.raises(BadArgument, match=f"where: '{listed}' {said}"):
+    with pytest.raises(BadArgument, match=f"where: '{listed}' {message}"):
         inventory.narrow(cloud, inventory.all_hosts(cloud), listed)
 
 
@@ -147,28 +147,28 @@ def test_a_key_is_accepted_for_one_id_and_taken_back(opts):
 
 
 def test_a_key_that_waits_under_the_id_of_a_new_vm_does_not_win(opts):
-    squatter, ours = keypair.generate()[0], keypair.generate()[0]
+    squatters_key, own_key = keypair.generate()[0], keypair.generate()[0]
     store = compat.KeyStore(opts)
     if store._cache is None:
-        (Path(opts["pki_dir"]) / "minions_pre" / "vm1").write_text(squatter)
+        (Path(opts["pki_dir"]) / "minions_pre" / "vm1").write_text(squatters_key)
     else:
-        store._cache.store("keys", "vm1", {"pub": squatter, "state": "pending"})
-    assert store.read("vm1") == ("pending", squatter)
+        store._cache.store("keys", "vm1", {"pub": squatters_key, "state": "pending"})
+    assert store.read("vm1") == ("pending", squatters_key)
 
     minionkeys.refuse_taken(opts, "vm1")
-    minionkeys.accept(opts, "vm1", ours)
+    minionkeys.accept(opts, "vm1", own_key)
 
-    assert store.read("vm1") == ("accepted", ours)
+    assert store.read("vm1") == ("accepted", own_key)
 
 
 def test_a_fingerprint_is_the_one_that_the_host_shows_of_its_own_key(opts, tmp_path):
     public = keypair.generate()[0]
-    own = tmp_path / "minion.pub"
-    own.write_text(public)
+    key_file = tmp_path / "minion.pub"
+    key_file.write_text(public)
     store = compat.KeyStore(opts)
     minionkeys.accept(opts, "hyper1", f"\n{public}\n")
 
-    assert store.fingerprint("hyper1") == pem_finger(str(own), sum_type=opts["hash_type"])
+    assert store.fingerprint("hyper1") == pem_finger(str(key_file), sum_type=opts["hash_type"])
     assert store.fingerprint("hyper2") is None
 
 
@@ -182,7 +182,7 @@ def test_only_keys_that_are_accepted_are_minions(opts):
     assert store.accepted() == ["hyper1", "hyper2"]
 
 
-def test_the_table_of_a_deployment_says_why_not():
+def test_the_table_of_a_deployment_has_the_reasons_of_hosts():
     table = hostbuild.table(
         [Evaluation(host="a", score=0.5), Evaluation(host="b", reasons=("full",))]
     )
@@ -194,7 +194,7 @@ def test_the_table_of_a_deployment_says_why_not():
 
 
 @pytest.mark.parametrize(
-    ("given", "profile", "seeded"),
+    ("arguments", "profile", "seeded"),
     [
         ({"image": "salt://a"}, {}, True),
         ({"image": "salt://a", "seed": False}, {}, False),
@@ -209,25 +209,25 @@ def test_the_table_of_a_deployment_says_why_not():
         ({"disk": "none"}, {}, False),
     ],
 )
-def test_a_key_is_made_only_for_a_guest_that_is_seeded(given, profile, seeded):
+def test_a_key_is_made_only_for_a_guest_that_is_seeded(arguments, profile, seeded):
     info = told.but(tightclouds.host(1), profiles={"disk": profile})
 
-    assert fleetkit.request(**given).is_seeded(info) is seeded
+    assert fleetkit.request(**arguments).is_seeded(info) is seeded
 
 
 @pytest.fixture
 def impatient(opts):
-    """A master that waits for no minion."""
+    """A master that does not wait for minions."""
     settings = MasterSettings(timeout_s=0.1, hypervisors="hyper1 h")
     minionkeys.accept(opts, "hyper1", keypairs.named("hyper1")[0])
     return Cloud(opts=opts, settings=settings, progress=lambda *_a, **_k: None)
 
 
 class LateMaster:
-    """Stand for Salt's client: a return that is late cannot be had of a real minion at will."""
+    """Stand for Salt's client: no real minion returns late at will."""
 
-    def __init__(self, said_s=60):
-        self.event, self._said_at, self.sent = self, time.monotonic() + said_s, []
+    def __init__(self, delay_s=60):
+        self.event, self._answers_at, self.sent = self, time.monotonic() + delay_s, []
 
     def pub(self, targets, fun, arg, **_options):
         """Send a job to all its targets."""
@@ -235,12 +235,12 @@ class LateMaster:
         return {"jid": "1", "minions": targets}
 
     def get_event(self, wait, tag, full):
-        """Return the answer once it is said."""
+        """Return the answer after the delay."""
         time.sleep(min(wait, 0.05))
-        if time.monotonic() < self._said_at:
+        if time.monotonic() < self._answers_at:
             return None
-        said = signed.SignedAnswer(minion="hyper1", about="1", fun="virt.init", value="built")
-        packed = signed.pack(said, keypairs.named("hyper1")[1].encode())
+        answer = signed.SignedAnswer(minion="hyper1", about="1", fun="virt.init", value="built")
+        packed = signed.pack(answer, keypairs.named("hyper1")[1].encode())
         data = {"id": "hyper1", "return": packed, "retcode": 0, "success": True}
         return {"tag": "salt/job/1/ret/hyper1", "data": data}
 
@@ -281,7 +281,9 @@ AT_IT = {"jid": "1"}
     ids=["our limit", "silent", "lost", "nonsense", "another job"],
 )
 @pytest.mark.slow
-def test_a_time_out_says_whose_time_ran_out(monkeypatch, impatient, find_job, is_late, words):
+def test_a_timeout_names_the_limit_that_was_reached(
+    monkeypatch, impatient, find_job, is_late, words
+):
     master = LateMaster()
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(master))
     monkeypatch.setattr(minions, "_RETURN_S", 0.1)

@@ -1,4 +1,4 @@
-"""A host that says very much, or a text in place of a version, costs no more than others do."""
+"""Very large answers and text in place of versions cost no more time than others."""
 
 import importlib.util
 import time
@@ -43,7 +43,7 @@ def test_vms_are_listed_by_state_in_one_pass_however_many_states_a_host_makes_up
     assert listing._by_state({"b": "on", "a": "on", "c": "off"}) == {"on": ["a", "b"], "off": ["c"]}
 
 
-def test_a_word_of_megabytes_is_not_wrapped():
+def test_a_word_of_megabytes_is_printed_unwrapped():
     info = {
         "cpu": {"vcpus_limit": 1, "vcpus_committed": 0},
         "memory": {"limit_mib": 1, "committed_mib": 0},
@@ -58,13 +58,13 @@ def test_a_word_of_megabytes_is_not_wrapped():
 
 
 @pytest.mark.parametrize("text", ["", "x", "9.x", "\N{SUPERSCRIPT ONE}.0", "8." + "1" * 5000])
-def test_what_is_no_version_is_older_than_all_and_no_traceback(text):
-    said = told.but(tightclouds.host(1), versions={"libvirt": text, "qemu": text})
-    there = generation.for_host(said)
+def test_text_that_is_no_version_counts_as_oldest(text):
+    host_facts = told.but(tightclouds.host(1), versions={"libvirt": text, "qemu": text})
+    host_generation = generation.for_host(host_facts)
 
     assert generation.numbers(text) < (9, 1)
-    wanted = whatif.needs_of_move(told.moving(newer=[["a thing", "9.1"]], cpu_qemu="9.1"))
-    assert len(list(generation.reasons(there, wanted))) == 2
+    needs = whatif.needs_of_move(told.moving(newer=[["a thing", "9.1"]], cpu_qemu="9.1"))
+    assert len(list(generation.reasons(host_generation, needs))) == 2
 
 
 @pytest.mark.parametrize("name", ["pc-1." + "1" * 5000, "1" * MIB + "x"])
@@ -76,14 +76,16 @@ def test_a_machine_type_of_megabytes_has_no_version(name):
 @pytest.mark.parametrize("ends", [[], ["7.2"], ["5.0", "7.2", "8.0"], ["x", "y"]])
 def test_a_family_of_machine_types_without_two_ends_is_no_traceback(ends):
     machines = {"x86_64": {"versions": {"pc-q35-": ends}, "names": []}}
-    there = generation.for_host(told.but(tightclouds.host(1), machines=machines))
+    host_generation = generation.for_host(told.but(tightclouds.host(1), machines=machines))
 
     assert list(
-        generation.machine_reasons(there, whatif.needs_of_move(told.moving(machine="pc-q35-7.2")))
+        generation.machine_reasons(
+            host_generation, whatif.needs_of_move(told.moving(machine="pc-q35-7.2"))
+        )
     )
 
 
-def test_of_what_a_vm_needs_only_pairs_count():
+def test_of_a_vms_needs_only_pairs_count():
     odd = [["tpm", "9.0"], [], ["one"], ["a", "b", "c"]]
 
     assert whatif.needs_of_move(told.moving(newer=odd)).newer == (("tpm", "9.0"),)
@@ -105,17 +107,19 @@ def test_a_key_of_another_kind_signs_nothing(key):
         signed.unpack({"said": "{}", "signature": "AAAA"}, pem, minion="h3", about="1")
 
 
-def test_of_moves_that_a_host_makes_up_so_many_are_looked_at(opts, monkeypatch):
-    one = {"purpose": "arrival", "phase": "ready", "since": 0, "uuid": None, "error": None}
-    more = {"source": "h1", "target": None, "is_live": False}
-    there = {f"vm{n}": [SimpleNamespace(token=f"t{n}", **one, **more)] for n in range(5000)}
-    found = inventory.Survey(answers={"h1": {}, "h3": there})
-    asked = []
+def test_the_number_of_moves_that_a_host_can_make_up_is_limited(opts, monkeypatch):
+    fields = {"purpose": "arrival", "phase": "ready", "since": 0, "uuid": None, "error": None}
+    move_fields = {"source": "h1", "target": None, "is_live": False}
+    moves = {
+        f"vm{n}": [SimpleNamespace(token=f"t{n}", **fields, **move_fields)] for n in range(5000)
+    }
+    survey = inventory.Survey(answers={"h1": {}, "h3": moves})
+    settled = []
     monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["h1", "h3"])
-    monkeypatch.setattr(inventory, "survey", lambda *_args: found)
-    monkeypatch.setattr(recovery, "settle", lambda *_args, **_options: asked.append(1) or "over")
+    monkeypatch.setattr(inventory, "survey", lambda *_args: survey)
+    monkeypatch.setattr(recovery, "settle", lambda *_args, **_options: settled.append(1) or "over")
     cloud = Cloud(opts=opts, settings=MasterSettings(), progress=lambda *_a, **_k: None)
 
     with pytest.raises(recovery.Unsettled, match="h3 says that 5,000 moves are on record there"):
         settle.settle_all(cloud)
-    assert len(asked) == 100
+    assert len(settled) == 100

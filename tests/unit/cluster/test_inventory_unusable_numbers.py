@@ -1,4 +1,4 @@
-"""A host whose figures cannot be used has failed; the other hosts' answers stand."""
+"""A host with unusable figures has failed; the other hosts' answers stand."""
 
 import copy
 import importlib.util
@@ -26,8 +26,8 @@ BEYOND = "is not a number of 64 bits"
 WANTED = Requirements(name="web9", vcpus=1, memory_mib=10, disk_mib=10)
 
 
-def changed(path, value):
-    """Return what a host says, with one of its figures changed."""
+def host_info_with(path, value):
+    """Return a host's answer to ``virt.host_info`` with another value at a path."""
     out = copy.deepcopy(HOST)
     *way, last = path.split(".")
     inner = out
@@ -38,7 +38,7 @@ def changed(path, value):
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "why"),
+    ("path", "value", "reason"),
     [
         ("memory.committed_mib", -(10**9), "is less than 0"),
         ("cpu.vcpus_committed", -1, "is less than 0"),
@@ -51,35 +51,35 @@ def changed(path, value):
         ("new", {"said_by_newer_ones": 2**64}, BEYOND),
     ],
     # Python has no text for 4,300 digits.
-    ids=lambda one: one if isinstance(one, str) else "value",
+    ids=lambda answer: answer if isinstance(answer, str) else "value",
 )
-def test_a_host_whose_figures_are_nonsense_has_failed_and_the_others_stand(
-    monkeypatch, opts, path, value, why
+def test_a_host_with_unusable_figures_has_failed_and_the_others_stand(
+    monkeypatch, opts, path, value, reason
 ):
-    said = {**FLEET, "hyper2": changed(path, value)}
-    replies = {host: minions.Reply(minion=host, value=one) for host, one in said.items()}
+    answers = {**FLEET, "hyper2": host_info_with(path, value)}
+    replies = {host: minions.Reply(minion=host, value=answer) for host, answer in answers.items()}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
 
-    found = inventory.survey(Cloud.of(opts), replies, "virt.host_info")
+    survey = inventory.survey(Cloud.of(opts), replies, "virt.host_info")
 
-    line = found.failed.pop("hyper2")
-    assert line.startswith(f"hyper2's answer is not understood: {path}") and f"{why} (" in line
+    line = survey.failed.pop("hyper2")
+    assert line.startswith(f"hyper2's answer is not understood: {path}") and f"{reason} (" in line
     assert len(line) < 300 and "\n" not in line
-    assert found.failed == {} and sorted(found.answers) == sorted({*FLEET} - {"hyper2"})
-    assert choose.evaluate(found.answers, WANTED)
-    assert "hyper2" not in table(found.raw_answers)
+    assert survey.failed == {} and sorted(survey.answers) == sorted({*FLEET} - {"hyper2"})
+    assert choose.evaluate(survey.answers, WANTED)
+    assert "hyper2" not in table(survey.raw_answers)
 
 
-def table(said):
-    """Return what is printed of hosts."""
+def table(answers):
+    """Return the printed table of hosts."""
     spec = importlib.util.spec_from_file_location("virt_hosts", ROOT / "_output/virt_hosts.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.output(said)
+    return module.output(answers)
 
 
-def test_what_a_host_keeps_back_may_be_more_than_it_has():
-    info = wire.read("h1", "virt.host_info", HostInfo, changed("memory.limit_mib", -500))
+def test_the_reserve_of_a_host_may_exceed_its_memory():
+    info = wire.read("h1", "virt.host_info", HostInfo, host_info_with("memory.limit_mib", -500))
     assert info.memory.limit_mib == -500
     over = {"freecpu": -2, "freemem": -96.5, "node_info": {"cpus": 2, "phymemory": 3072}}
     assert wire.read("h1", "virt.full_info", FullInfo, {**over, "vm_info": {}}).freecpu == -2
@@ -89,37 +89,37 @@ def test_what_a_host_keeps_back_may_be_more_than_it_has():
     "cpu", [float("nan"), float("inf"), -(10**9), -0.5, 10**400], ids=lambda _cpu: "cpu"
 )
 def test_a_load_is_finite_and_not_negative(cpu):
-    said = {"cpus": 4, "memory_mib": 100, "vms": {"a": {"cpu": cpu, "memory_mib": 5}}}
+    load = {"cpus": 4, "memory_mib": 100, "vms": {"a": {"cpu": cpu, "memory_mib": 5}}}
 
     with pytest.raises(wire.BadAnswer, match=r"^h1's answer is not understood: vms.a.cpu is "):
-        wire.read("h1", "virt.load", Load, said)
+        wire.read("h1", "virt.load", Load, load)
 
 
-def test_questions_whose_answers_have_no_type_are_no_way_round(monkeypatch, opts):
+def test_untyped_answers_are_checked_for_such_numbers_as_well(monkeypatch, opts):
     replies = {"h1": minions.Reply(minion="h1", value={"a": [10**5000]})}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
 
-    found = inventory.survey(Cloud.of(opts), replies, "virt.vm_info")
+    survey = inventory.survey(Cloud.of(opts), replies, "virt.vm_info")
 
-    assert found.answers == {} and "a[0] is not a number" in found.failed["h1"]
+    assert survey.answers == {} and "a[0] is not a number" in survey.failed["h1"]
 
 
-def test_what_one_host_passes_on_of_another_is_checked_as_well():
+def test_facts_that_a_host_passes_on_are_checked_as_well():
     groups = {"affinity": [], "anti_affinity": []}
     with pytest.raises(BadArgument, match="^about: memory_mib is less than 0$"):
         wire.argument("about", ComingFacts, {"vcpus": 1, "memory_mib": -1, "disk_mib": 1, **groups})
 
 
-def test_the_number_of_a_file_may_be_any_that_a_file_system_gives():
-    said = {"signatures": {"/srv/a.qcow2": [2**64 - 1, 4096, 1]}}
+def test_an_inode_number_may_use_64_bits():
+    answer = {"signatures": {"/srv/a.qcow2": [2**64 - 1, 4096, 1]}}
 
-    assert wire.plain(wire.read("h1", "virt.migrate", Noted, said)) == {
+    assert wire.plain(wire.read("h1", "virt.migrate", Noted, answer)) == {
         **wire.plain(Noted()),
-        **said,
+        **answer,
     }
 
 
-def test_an_answer_that_is_nested_without_end_is_looked_through():
+def test_a_deeply_nested_answer_is_checked():
     deep = [10**400]
     for _ in range(2000):
         deep = [deep]
@@ -129,5 +129,5 @@ def test_an_answer_that_is_nested_without_end_is_looked_through():
 
 
 @given(st.lists(st.floats(-10, 10), min_size=3, max_size=3))
-def test_a_score_is_from_0_to_1(rest):
-    assert 0 <= score.share_left(rest, (1, 2, 0), (1.0, 1.0, 0.5)) <= 1
+def test_a_score_is_from_0_to_1(free_shares):
+    assert 0 <= score.share_left(free_shares, (1, 2, 0), (1.0, 1.0, 0.5)) <= 1

@@ -1,4 +1,4 @@
-"""Which host had a VM when it was last asked: only a silent one's hint counts."""
+"""Where VMs were last seen: the record of a host counts only while the host is silent."""
 
 import json
 import threading
@@ -19,7 +19,7 @@ HERE = {"hyper1": ["db", "web"], "hyper2": ["mail"]}
 
 
 @pytest.mark.parametrize(
-    ("heard", "after"),
+    ("report", "expected"),
     [
         (ReportedNames(), HERE),
         (ReportedNames(names_by_host={"hyper1": ["web"]}), {"hyper1": ["web"], "hyper2": ["mail"]}),
@@ -47,8 +47,8 @@ HERE = {"hyper1": ["db", "web"], "hyper2": ["mail"]}
         (ReportedNames(names_by_host={"hyper3": ["x" * 64, "", 7]}), HERE),
     ],
 )
-def test_a_live_answer_is_taken_and_who_is_silent_keeps_what_it_had(heard, after):
-    assert lastseen.merge_report(HERE, heard) == after
+def test_an_answer_replaces_the_names_of_its_host_and_silent_hosts_keep_theirs(report, expected):
+    assert lastseen.merge_report(HERE, report) == expected
 
 
 def test_a_move_puts_a_name_on_one_host():
@@ -68,7 +68,7 @@ def test_a_host_that_makes_names_up_fills_no_disk():
     )
 
 
-def test_one_that_is_on_its_way_is_not_there_twice():
+def test_a_moving_vm_is_no_duplicate():
     arriving = {"h1": VmPresence(state="running"), "h2": VmPresence(state="paused", building=True)}
 
     assert find_hosts(arriving) == ["h1"]
@@ -76,13 +76,15 @@ def test_one_that_is_on_its_way_is_not_there_twice():
     assert find_hosts({**arriving, "h3": VmPresence(state="shutdown")}) == ["h1", "h3"]
 
 
-def test_one_that_left_its_definition_behind_is_not_there_twice():
-    kept = {"h0": VmPresence(state="shutdown", moved_to="h1")}
+def test_a_kept_definition_is_no_duplicate():
+    presence_by_host = {"h0": VmPresence(state="shutdown", moved_to="h1")}
 
-    assert find_hosts({**kept, "h1": VmPresence(state="running")}) == ["h1"]
-    assert find_hosts({**kept, "h1": VmPresence(state="paused", building=True)}) == ["h1"]
-    # It can still be removed, when nobody else has it.
-    assert find_hosts(kept) == ["h0"]
+    assert find_hosts({**presence_by_host, "h1": VmPresence(state="running")}) == ["h1"]
+    assert find_hosts({**presence_by_host, "h1": VmPresence(state="paused", building=True)}) == [
+        "h1"
+    ]
+    # The definition can still be removed if no other host has the VM.
+    assert find_hosts(presence_by_host) == ["h0"]
 
 
 @pytest.mark.parametrize("command", ["init", "dry_run"])
@@ -108,14 +110,14 @@ def test_a_name_that_a_silent_host_has_is_not_free_as_another_had_it_meanwhile(c
     cloud.hosts.silence(host)
     cloud.hosts.put("hyper3", "web")
     inventory.survey(cloud.master, inventory.all_hosts(cloud.master), fun, arg)
-    # One that was wrong is removed there, or a host has only claimed it.
+    # The operator removes a wrong one there; or the host has only claimed the VM.
     cloud.hosts.remove("hyper3", "web")
 
     with pytest.raises(NameTaken, match=f"may be on {host} "):
         cloud.init("web", image=None)
 
 
-def test_a_vm_that_a_survey_has_seen_is_hinted_at_too(cloud):
+def test_a_survey_records_the_vms_it_has_seen(cloud):
     cloud.hosts.put("hyper3", "web", "shutdown")
     inventory.overview(cloud.master, "virt.full_info")
     cloud.hosts.silence("hyper3")
@@ -134,9 +136,9 @@ def test_a_duplicate_that_was_forced_is_named_and_not_started(cloud):
     assert cloud.init("web", image=None, force=True)["host"] == "hyper2"
     cloud.hosts.silence("hyper1", False)
 
-    found = inventory.overview(cloud.master, "virt.full_info")
+    survey = inventory.overview(cloud.master, "virt.full_info")
 
-    assert found.errors_by_kind() == {"duplicates": {"web": ["hyper1", "hyper2"]}}
+    assert survey.errors_by_kind() == {"duplicates": {"web": ["hyper1", "hyper2"]}}
     for command in (
         lambda: locate(cloud.master, "web", Purpose.ACT).host,
         lambda: cloud.init("web"),
@@ -156,7 +158,7 @@ def test_a_vm_that_moves_is_not_a_duplicate(cloud):
     assert locate(cloud.master, "web", Purpose.ACT).host == "hyper1"
 
 
-def test_a_host_that_was_taken_out_of_the_cloud_holds_no_names(cloud, opts):
+def test_a_host_removed_from_the_cloud_holds_no_names(cloud, opts):
     lastseen.record_move(opts, "web", "hyper9")
     compat.KeyStore(opts).accept("hyper9", "a key")
 
@@ -167,22 +169,22 @@ def test_a_host_that_was_taken_out_of_the_cloud_holds_no_names(cloud, opts):
     assert lastseen.find_hosts(opts, "web") == ["hyper1"]
 
 
-def test_what_is_purged_is_hinted_at_no_more(cloud, opts):
+def test_a_purged_vm_is_no_longer_recorded(cloud, opts):
     cloud.init()
     cloud.purge()
 
     assert lastseen.find_hosts(opts, "web") == []
 
 
-def test_hints_are_written_only_when_they_change(opts):
-    heard = ReportedNames(
+def test_last_seen_vms_are_written_only_when_they_change(opts):
+    report = ReportedNames(
         names_by_host={f"hyper{h}": [f"vm{h}-{n}" for n in range(20)] for h in range(1000)}
     )
-    lastseen.refresh(opts, heard)
+    lastseen.refresh(opts, report)
     path = lastseen._file(opts).path
     before, begin = path.stat(), time.process_time()
 
-    lastseen.refresh(opts, heard)
+    lastseen.refresh(opts, report)
 
     assert time.process_time() - begin < 1
     assert path.stat().st_ino == before.st_ino and before.st_size < 300_000
@@ -212,7 +214,7 @@ def test_surveys_at_once_lose_nothing(opts):
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"version": 1}', '{"version": 1, "hosts": {"h": 1}}', '{"version": 9}']
 )
-def test_hints_that_cannot_be_read_stop_nothing(opts, caplog, text):
+def test_unreadable_last_seen_vms_stop_no_command(opts, caplog, text):
     lastseen.record_move(opts, "web", "hyper1")
     lastseen._file(opts).path.write_text(text)
 
@@ -222,7 +224,7 @@ def test_hints_that_cannot_be_read_stop_nothing(opts, caplog, text):
     assert json.loads(lastseen._file(opts).path.read_text())["hosts"] == {"hyper1": ["web"]}
 
 
-def test_hints_that_cannot_be_written_stop_nothing(opts, caplog):
+def test_last_seen_vms_that_cannot_be_written_stop_no_command(opts, caplog):
     lastseen._file(opts).path.parent.write_text("a file where the folder should be")
 
     lastseen.record_move(opts, "web", "hyper1")
@@ -231,10 +233,10 @@ def test_hints_that_cannot_be_written_stop_nothing(opts, caplog):
 
 
 @pytest.mark.parametrize(("force", "unasked"), [(False, ["hyper3"]), (True, [])])
-def test_a_host_is_told_who_may_have_the_disks_of_a_vm(cloud, force, unasked):
+def test_a_purge_tells_the_host_which_others_may_need_the_disks(cloud, force, unasked):
     for name in ("we", "web_a", "webb"):
         cloud.hosts.put("hyper2", name)
-    # It was made there by its host, so nobody here knows of it.
+    # The host itself created the VM, so the master does not know it.
     cloud.hosts.put("hyper3", "web")
     cloud.hosts.silence("hyper3")
 
@@ -242,12 +244,12 @@ def test_a_host_is_told_who_may_have_the_disks_of_a_vm(cloud, force, unasked):
 
     ((host, _fun, kwarg),) = cloud.hosts.sent
     report = kwarg["report"]
-    said = {"unasked": unasked, "others": ["web_a"], "images": {}}
-    assert report == {**said, "uuid": report["uuid"]}
+    expected = {"unasked": unasked, "others": ["web_a"], "images": {}}
+    assert report == {**expected, "uuid": report["uuid"]}
     assert host == "hyper1"
 
 
-def test_rows_of_a_host_that_nobody_knows_any_more_are_forgotten(opts):
+def test_rows_of_an_unknown_host_are_forgotten(opts):
     rows = {host: {"web1": ListedVm(state="running", mem_mib=512)} for host in ("hyper1", "hyper2")}
     lastlisted.remember(opts, rows)
 
@@ -256,7 +258,7 @@ def test_rows_of_a_host_that_nobody_knows_any_more_are_forgotten(opts):
     assert lastlisted.read(opts, ["hyper1", "hyper2"]) == {"hyper2": rows["hyper2"]}
 
 
-def test_a_host_without_vms_any_more_has_no_rows(opts):
+def test_a_host_whose_vms_are_all_gone_has_no_rows(opts):
     lastlisted.remember(opts, {"hyper1": {"web1": ListedVm(state="running")}})
     lastlisted.remember(opts, {"hyper1": {}})
 
@@ -264,7 +266,7 @@ def test_a_host_without_vms_any_more_has_no_rows(opts):
     assert lastlisted.read(opts, []) == {}
 
 
-def test_rows_that_cannot_be_read_count_as_none(opts):
+def test_unreadable_rows_count_as_none(opts):
     lastlisted.remember(opts, {"hyper1": {"web1": ListedVm(state="running")}})
     (Path(opts["cachedir"]) / "salt-virt" / "listed.json").write_text('{"version": 1, "hosts": 7}')
 

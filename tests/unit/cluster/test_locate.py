@@ -1,4 +1,4 @@
-"""What each purpose of locating a VM demands: one test for each cell of the table."""
+"""Which hosts each purpose of locating a VM asks and accepts, for each presence of the VM."""
 
 import pytest
 from saltvirt.cluster.inventory import inventory, lastseen, whereabouts
@@ -16,14 +16,14 @@ SILENT = {"c": "does not answer"}
 NAMED = {Purpose.MOVE: "a", Purpose.AUTHORIZE: "a"}
 
 
-def vm(seen, suspects=None, **more):
+def vm(presence_by_host, suspects=None, **fields):
     suspects = suspects or {}
     return Whereabouts(
-        name="web", presence_by_host=seen, suspects=suspects, unasked=suspects, **more
+        name="web", presence_by_host=presence_by_host, suspects=suspects, unasked=suspects, **fields
     )
 
 
-# Of each purpose: the VM runs on host a; it is shut off there; it runs on a and b has it, too; it
+# By purpose: the VM runs on host a; it is shut off there; it runs on a and b has it, too; it
 # is shut off on both; no host has it; host b alone has it.
 SEEN = [
     {"a": RUNNING, "b": NONE},
@@ -54,7 +54,7 @@ IN_DOUBT = {
 }
 
 
-def decided(vm_, purpose):
+def outcome(vm_, purpose):
     try:
         return whereabouts.decide(vm_, purpose, NAMED.get(purpose, ""))
     except (NameTaken, NoSuchVm) as error:
@@ -63,16 +63,20 @@ def decided(vm_, purpose):
 
 @pytest.mark.parametrize("purpose", Purpose)
 def test_which_answers_a_purpose_accepts(purpose):
-    assert [decided(vm(seen), purpose) for seen in SEEN] == OUTCOMES[purpose]
-    assert [decided(vm(seen, SILENT), purpose) for seen in SEEN] == IN_DOUBT[purpose]
+    assert [outcome(vm(presence_by_host), purpose) for presence_by_host in SEEN] == OUTCOMES[
+        purpose
+    ]
+    assert [
+        outcome(vm(presence_by_host, SILENT), purpose) for presence_by_host in SEEN
+    ] == IN_DOUBT[purpose]
 
 
 @pytest.mark.parametrize("purpose", Purpose)
 def test_whether_a_host_that_only_an_order_names_may_have_the_vm(purpose):
     ordered = vm({"a": NONE}, ordered=SILENT)
-    is_refused = {Purpose.CREATE: NameTaken}.get(purpose, decided(vm({"a": NONE}), purpose))
+    is_refused = {Purpose.CREATE: NameTaken}.get(purpose, outcome(vm({"a": NONE}), purpose))
 
-    assert decided(ordered, purpose) == is_refused
+    assert outcome(ordered, purpose) == is_refused
     counted = ordered.out_of_reach(whereabouts.RULES[purpose])
     assert counted == (SILENT if purpose in (Purpose.CREATE, Purpose.REPORT) else {})
 
@@ -101,7 +105,7 @@ def test_the_option_that_overrides_a_doubt_is_named(purpose, option):
         (VmPresence(unreadable="half a record"), "what a has of VM 'web' is not known: half a"),
     ],
 )
-def test_what_keeps_a_name_taken_is_named(vm_presence, message):
+def test_the_reason_why_a_name_is_taken_is_named(vm_presence, message):
     pattern = message.replace("(", r"\(").replace(")", r"\)")
     with pytest.raises(NameTaken, match=pattern):
         whereabouts.decide(vm({"a": vm_presence}), Purpose.CREATE, outcome_text="it was settled")
@@ -114,14 +118,14 @@ def test_what_keeps_a_name_taken_is_named(vm_presence, message):
 def questions(cloud, monkeypatch):
     """``[(function, hosts)]`` of all questions to hosts; hyper2 has VM web."""
     cloud.hosts.put("hyper2", "web")
-    asked, usual = [], minions.ask
+    calls, original_ask = [], minions.ask
 
     def ask(cloud_, targets, fun, *args, **options):
-        asked.append((fun, sorted(targets)))
-        return usual(cloud_, targets, fun, *args, **options)
+        calls.append((fun, sorted(targets)))
+        return original_ask(cloud_, targets, fun, *args, **options)
 
     monkeypatch.setattr(minions, "ask", ask)
-    return asked
+    return calls
 
 
 ALL = [("virt.presence", ["hyper1", "hyper2", "hyper3"])]
@@ -142,10 +146,10 @@ ALL = [("virt.presence", ["hyper1", "hyper2", "hyper3"])]
 def test_which_hosts_a_purpose_asks(cloud, questions, purpose, host, hosts_to_ask):
     lastseen.record_move(cloud.opts, "web", "hyper2")
 
-    found = locate(cloud.master, "web", purpose, host=host)
+    location = locate(cloud.master, "web", purpose, host=host)
 
     assert questions == hosts_to_ask
-    assert found.host == (host or ("" if purpose is Purpose.REPORT else "hyper2"))
+    assert location.host == (host or ("" if purpose is Purpose.REPORT else "hyper2"))
 
 
 @pytest.mark.parametrize("purpose", [Purpose.ACT, Purpose.REMOVE, Purpose.REPORT])
@@ -153,9 +157,9 @@ def test_a_survey_of_the_caller_is_not_repeated(cloud, questions, purpose):
     survey = inventory.survey(cloud.master, cloud.hosts.names(), "virt.host_info")
     questions.clear()
 
-    found = locate(cloud.master, "web", purpose, survey=survey)
+    location = locate(cloud.master, "web", purpose, survey=survey)
 
-    assert questions == [] and found.hosts == ["hyper2"]
+    assert questions == [] and location.hosts == ["hyper2"]
 
 
 def test_only_rivals_that_a_survey_has_not_asked_are_asked(cloud, questions):
@@ -180,17 +184,17 @@ def test_a_move_finds_its_vm_in_the_one_survey_that_it_needs(two, master, case, 
         lastseen.record_move(master.opts, "web", "h2")
     if case == "a host is silent":
         two.silent.add("h3")
-    asked, usual = [], minions.ask
+    functions, original_ask = [], minions.ask
 
     def ask(cloud, targets, fun, *args, **options):
-        asked.append(fun)
-        return usual(cloud, targets, fun, *args, **options)
+        functions.append(fun)
+        return original_ask(cloud, targets, fun, *args, **options)
 
     monkeypatch.setattr(minions, "ask", ask)
 
     assert migrate.plan(master, "web", "h2")[0] == "h1"
-    again = ["virt.presence"] if case == "a host is silent" else []
-    assert asked == ["virt.host_info", *again]
+    extra_functions = ["virt.presence"] if case == "a host is silent" else []
+    assert functions == ["virt.host_info", *extra_functions]
 
 
 def failing_host_info(*_args):

@@ -12,7 +12,7 @@ from saltvirt.cluster import masterconfig, membership
 
 @pytest.fixture
 def master(tmp_path, opts):
-    """Options of a master as Salt reads them of its files, of which one is broken."""
+    """A master's options as Salt reads them from its files, one of which is broken."""
     folder = tmp_path / "etc/master.d"
     folder.mkdir(parents=True)
     (tmp_path / "etc/master").write_text("virt: {timeout_s: 5}\n")
@@ -33,7 +33,7 @@ def runner(name, opts):
 
 
 @pytest.mark.parametrize(
-    ("name", "function", "given"),
+    ("name", "function", "options"),
     [
         ("virt", "init", {"name": "web1", "cpu": 1, "mem": 512}),
         ("virt", "purge", {"name": "web1"}),
@@ -45,25 +45,27 @@ def runner(name, opts):
         ("virt_image", "image_prune", {}),
     ],
 )
-def test_nothing_is_changed(master, name, function, given):
+def test_changes_are_refused(master, name, function, options):
     opts, broken = master
 
-    said = getattr(runner(name, opts), function)(**given)
+    answer = getattr(runner(name, opts), function)(**options)
 
-    assert said["retcode"] == 1
-    assert said["error"].startswith(f"nothing is changed by this master: {broken} cannot be read (")
-    assert said["error"].endswith("), and may have virt: options; fix the file")
-    assert "\n" not in said["error"] and "s3cret" not in said["error"]
+    assert answer["retcode"] == 1
+    assert answer["error"].startswith(
+        f"nothing is changed by this master: {broken} cannot be read ("
+    )
+    assert answer["error"].endswith("), and may have virt: options; fix the file")
+    assert "\n" not in answer["error"] and "s3cret" not in answer["error"]
 
 
-def test_allowing_a_host_is_a_change_and_showing_them_is_none(master):
+def test_allowing_a_host_is_a_change_and_a_list_of_hosts_is_none(master):
     allow = runner("virt_allow", master[0]).allow
 
     assert "nothing is changed by this master" in allow("hyper1")["error"]
     assert "error" not in allow()
 
 
-def test_what_only_looks_goes_on_and_warns(master, caplog):
+def test_reading_runners_work_and_warn(master, caplog):
     caplog.set_level(logging.WARNING)
 
     assert "error" not in runner("virt_pki", master[0]).list_()
@@ -71,13 +73,13 @@ def test_what_only_looks_goes_on_and_warns(master, caplog):
 
 
 def test_a_host_can_be_shut_out(master):
-    said = runner("virt_allow", master[0]).disallow("hyper1")
+    answer = runner("virt_allow", master[0]).disallow("hyper1")
 
-    assert "nothing is changed" not in str(said.get("error"))
+    assert "nothing is changed" not in str(answer.get("error"))
 
 
 @pytest.mark.parametrize(
-    ("function", "given", "looks"),
+    ("function", "options", "is_reading"),
     [
         ("virt.init", {"dry_run": True}, True),
         ("virt.init", {}, False),
@@ -89,11 +91,11 @@ def test_a_host_can_be_shut_out(master):
         ("virt.new", {}, False),
     ],
 )
-def test_which_calls_look(function, given, looks):
-    assert masterconfig.is_read_only(function, given) is looks
+def test_which_calls_only_read(function, options, is_reading):
+    assert masterconfig.is_read_only(function, options) is is_reading
 
 
-def test_a_daemon_that_read_the_file_before_goes_on(master):
+def test_a_daemon_that_has_read_the_file_before_works(master):
     opts, broken = master
     opts["virt"] = {"timeout_s": 5, "hypervisors": ["hyper*"]}
 
@@ -105,33 +107,33 @@ def test_a_daemon_that_read_the_file_before_goes_on(master):
 
 
 @pytest.fixture
-def allowed(master):
-    """Have hyper1 on the list of virt.allow, which no configuration file is needed for."""
+def allowed_host(master):
+    """Put hyper1 on the list of virt.allow, which needs no configuration file."""
     folder = membership.folder(master[0])
     folder.mkdir()
     listed = {"version": 1, "allowed": ["hyper1"], "disallowed": []}
     (folder / "hypervisors.json").write_text(json.dumps(listed))
 
 
-def test_no_certificate_is_signed_and_lists_are_given(master, allowed):
+def test_no_certificate_is_signed_but_revocation_lists_are_sent(master, allowed_host):
     module = asloaded.module("_pillar/libvirt.py")
     module.__opts__ = {**master[0], "grains": {"id": "hyper1"}}
 
     def asked(minion_id, **certificates):
-        given = {"certificates": certificates, "version": answer.VERSION}
-        return module.ext_pillar(minion_id, {}, **given)["libvirt_pki"]
+        options = {"certificates": certificates, "version": answer.VERSION}
+        return module.ext_pillar(minion_id, {}, **options)["libvirt_pki"]
 
     assert asked("hyper1", server="-----BEGIN")["error"].startswith("nothing is changed by this")
     assert "trust" in asked("hyper1")
     assert str(master[1]) not in asked("web1", server="-----BEGIN")["error"]
 
 
-def test_no_key_is_accepted_whose_name_may_be_a_hosts(master, allowed):
+def test_no_key_is_accepted_under_a_name_that_may_be_a_hosts(master, allowed_host):
     module = asloaded.module("_pillar/virtkey.py")
     module.__opts__ = master[0]
 
-    for given in ({}, {"key": "-----BEGIN", "token": "t"}):
-        (error,) = module.ext_pillar("hyper1", {}, name="hyper9", **given)["virtkey"].values()
+    for options in ({}, {"key": "-----BEGIN", "token": "t"}):
+        (error,) = module.ext_pillar("hyper1", {}, name="hyper9", **options)["virtkey"].values()
         assert error.startswith("nothing is changed by this master: ")
-        (error,) = module.ext_pillar("web1", {}, name="hyper9", **given)["virtkey"].values()
+        (error,) = module.ext_pillar("web1", {}, name="hyper9", **options)["virtkey"].values()
         assert str(master[1]) not in str(error), "a guest is not told"

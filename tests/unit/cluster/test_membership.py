@@ -1,4 +1,4 @@
-"""Who is a hypervisor is what the master says of ids, and of nothing else."""
+"""The master decides by minion ids alone which minions are hypervisors."""
 
 import json
 import multiprocessing
@@ -27,10 +27,10 @@ GROUPS = {
 
 
 @pytest.fixture
-def accepted(opts):
+def accepting_master(opts):
     """A master that has accepted some minions, and has nodegroups."""
-    for one in IDS:
-        minionkeys.accept(opts, one, keypairs.named("a guest")[0])
+    for minion_id in IDS:
+        minionkeys.accept(opts, minion_id, keypairs.named("a guest")[0])
     opts["nodegroups"] = GROUPS
     return opts
 
@@ -46,15 +46,19 @@ def accepted(opts):
         *(f"N@{name}" for name in GROUPS),
     ],
 )
-def test_ids_globs_and_nodegroups_mean_what_salt_takes_them_for(accepted, target):
-    as_salt = CkMinions(accepted).check_minions(target, "compound", greedy=False)["minions"]
+def test_ids_globs_and_nodegroups_match_as_in_salt(accepting_master, target):
+    as_salt = CkMinions(accepting_master).check_minions(target, "compound", greedy=False)["minions"]
 
-    found = Members(patterns=membership.patterns(target, GROUPS))
+    members = Members(patterns=membership.patterns(target, GROUPS))
 
-    assert [one for one in IDS if found.has(one)] == sorted(as_salt, key=IDS.index) != []
+    assert (
+        [minion_id for minion_id in IDS if members.has(minion_id)]
+        == sorted(as_salt, key=IDS.index)
+        != []
+    )
 
 
-def test_a_list_is_all_that_it_has():
+def test_a_list_of_ids_matches_each_of_them():
     assert membership.patterns(["hyper1", "rack*, web1", "N@listed"], GROUPS) == (
         "hyper1",
         "rack*",
@@ -82,7 +86,7 @@ def test_a_list_is_all_that_it_has():
         "N@by_grain",
     ],
 )
-def test_what_is_not_an_id_is_refused_with_the_command_in_its_place(target):
+def test_a_target_that_is_no_id_is_refused_with_the_command_to_use(target):
     if target == "G|virt_hypervisor|True":
         target = "G|@virt_hypervisor|True"
 
@@ -95,7 +99,7 @@ def test_what_is_not_an_id_is_refused_with_the_command_in_its_place(target):
 
 
 @pytest.mark.parametrize(
-    ("target", "groups", "why"),
+    ("target", "groups", "reason"),
     [
         ("N@none", {}, "this master has no nodegroup 'none'"),
         ("N@a", {"a": "N@b", "b": ["N@a"]}, "the nodegroup 'a' contains itself"),
@@ -104,11 +108,11 @@ def test_what_is_not_an_id_is_refused_with_the_command_in_its_place(target):
         (7, {}, "option virt:hypervisors: expected text"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_one_line(target, groups, why):
+def test_a_wrong_option_is_refused_in_one_line(target, groups, reason):
     with pytest.raises(BadConfig) as refused:
         membership.patterns(target, groups)
 
-    assert why in str(refused.value) and "\n" not in str(refused.value)
+    assert reason in str(refused.value) and "\n" not in str(refused.value)
 
 
 MEMBERS = Members(
@@ -128,21 +132,21 @@ MEMBERS = Members(
         ("Hyper1", None),
     ],
 )
-def test_a_hypervisor_is_who_is_matched_or_allowed_and_not_shut_out(minion, by):
+def test_a_hypervisor_is_matched_or_allowed_and_not_shut_out(minion, by):
     assert MEMBERS.why(minion) == by and MEMBERS.has(minion) is bool(by)
 
 
-def test_no_glob_takes_in_an_id_whose_key_a_minion_may_have_had_accepted_itself():
+def test_no_glob_matches_an_id_of_an_automatically_accepted_key():
     members = Members(patterns=("hyper*", "rack1.p"), allowed=frozenset({"own.p"}))
 
     assert members.has("hyper9") and not members.has("hyper9.p") and not members.has("hyper9.P")
-    # Who names it has looked at it.
+    # The operator who names an id has checked its key.
     assert members.has("rack1.p") and members.has("own.p")
-    # Nor is it a VM's.
+    # Such an id is no VM's, either.
     assert members.reserved("hyper9.p")
 
 
-def test_who_is_shut_out_is_so_whatever_else_says_no():
+def test_shutting_out_wins_over_all_other_options():
     assert not Members(allowed=frozenset({"h"}), disallowed=frozenset({"h"})).has("h")
     assert not Members(patterns=("h",), disallowed=frozenset({"H"})).has("h")
 
@@ -158,11 +162,11 @@ def test_any_other_name_can_be_a_vms(name):
     MEMBERS.refuse_guest(name)
 
 
-def test_a_vm_that_is_shut_out_is_left_in_peace():
+def test_a_guest_that_is_shut_out_is_no_error():
     assert MEMBERS.would_have("hyper9") and not MEMBERS.would_have("hyper4")
 
 
-def test_what_is_said_of_a_stranger_is_the_next_command():
+def test_the_error_about_an_unknown_host_names_the_next_command():
     assert "salt-run virt.allow web1" in MEMBERS.why_not("web1")
     assert "was shut out" in MEMBERS.why_not("hyper4")
     assert MEMBERS.why_not("hyper1") is None
@@ -171,37 +175,37 @@ def test_what_is_said_of_a_stranger_is_the_next_command():
 # The list beside the CA.
 
 
-def listed(opts):
-    """Return what the list says."""
-    found = membership.read_listed(opts)
-    return sorted(found.allowed), sorted(found.disallowed)
+def allowed_and_disallowed(opts):
+    """Return the allowed and the disallowed ids of the list."""
+    list_of_master = membership.read_listed(opts)
+    return sorted(list_of_master.allowed), sorted(list_of_master.disallowed)
 
 
 def test_allowing_and_shutting_out_undo_each_other(opts):
     membership.allow(opts, ["hyper1", "hyper2"])
     membership.disallow(opts, ["hyper2"])
-    assert listed(opts) == (["hyper1"], ["hyper2"])
+    assert allowed_and_disallowed(opts) == (["hyper1"], ["hyper2"])
 
     membership.allow(opts, ["HYPER2"])
 
-    assert listed(opts) == (["HYPER2", "hyper1"], [])
+    assert allowed_and_disallowed(opts) == (["HYPER2", "hyper1"], [])
 
 
-def test_the_list_is_the_masters_alone_and_on_the_disk(opts, synced):
+def test_the_list_is_private_and_synced_to_the_disk(opts, synced):
     membership.allow(opts, ["hyper1"])
 
     path = membership.folder(opts) / "hypervisors.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert [name for name, _content in synced] == [synced[0][0], "libvirt"]
-    assert sorted(one.name for one in path.parent.iterdir()) == ["hypervisors.json"]
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["hypervisors.json"]
 
 
 def _allow(opts, number):
     membership.allow(opts, [f"hyper{number}"])
 
 
-def test_two_who_allow_at_once_are_both_heard(opts):
+def test_two_concurrent_changes_of_the_list_are_both_kept(opts):
     fork = multiprocessing.get_context("fork")
     processes = [fork.Process(target=_allow, args=(opts, number)) for number in range(6)]
     for process in processes:
@@ -209,7 +213,7 @@ def test_two_who_allow_at_once_are_both_heard(opts):
     for process in processes:
         process.join()
 
-    assert listed(opts)[0] == [f"hyper{number}" for number in range(6)]
+    assert allowed_and_disallowed(opts)[0] == [f"hyper{number}" for number in range(6)]
 
 
 @pytest.mark.parametrize(
@@ -235,57 +239,57 @@ def test_a_list_that_cannot_be_read_is_an_error_and_is_not_written_over(opts, co
     assert path.read_text() == content
 
 
-def test_without_a_list_and_a_configuration_nobody_is(opts):
-    found = membership.read_members(opts)
+def test_without_a_list_and_a_configuration_there_are_no_hypervisors(opts):
+    members = membership.read_members(opts)
 
-    assert not any(found.has(one) for one in IDS)
+    assert not any(members.has(minion_id) for minion_id in IDS)
 
 
-def test_the_masters_configuration_and_its_list_are_united(accepted):
-    accepted["virt"] = {"hypervisors": "N@listed"}
-    membership.allow(accepted, ["web1"])
-    membership.disallow(accepted, ["hyper2"])
+def test_the_masters_configuration_and_its_list_are_united(accepting_master):
+    accepting_master["virt"] = {"hypervisors": "N@listed"}
+    membership.allow(accepting_master, ["web1"])
+    membership.disallow(accepting_master, ["hyper2"])
 
-    found = membership.read_members(accepted)
+    members = membership.read_members(accepting_master)
 
-    assert [one for one in IDS if found.has(one)] == ["hyper1", "web1"]
+    assert [minion_id for minion_id in IDS if members.has(minion_id)] == ["hyper1", "web1"]
 
 
 # VMs that a glob has come to match.
 
 
-def test_a_vm_that_a_hypervisor_has_is_a_guest_whatever_its_name(opts):
+def test_a_vm_of_a_hypervisor_is_a_guest_under_any_name(opts):
     for vm, host in (("hyper9", "hyper1"), ("HYPER8", "hyper2"), ("web1", "hyper1")):
         lastseen.record_move(opts, vm, host)
     lastseen.record_move(opts, "hyper1", "guest")
     members = Members(patterns=("hyper*",), disallowed=frozenset({"hyper7"}))
 
-    found = membership.find_last_seen_guests(opts, members, ["hyper1", "hyper2"])
+    guests = membership.find_last_seen_guests(opts, members, ["hyper1", "hyper2"])
 
-    assert found == {"hyper9": ["hyper1"], "HYPER8": ["hyper2"]}
+    assert guests == {"hyper9": ["hyper1"], "HYPER8": ["hyper2"]}
     with pytest.raises(MasterError) as refused:
-        membership.refuse_guests(members, found)
+        membership.refuse_guests(members, guests)
     assert "hyper9 is a VM on hyper1, and virt:hypervisors matches it (hyper*)" in str(
         refused.value
     )
     assert str(refused.value).endswith("salt-run virt.disallow HYPER8 hyper9")
 
 
-def test_nobody_is_told_to_shut_out_a_hypervisor_whose_name_a_vm_has():
+def test_the_error_never_suggests_shutting_out_a_real_hypervisor():
     members = Members(patterns=("hyper*",), allowed=frozenset({"kvm1"}))
 
     with pytest.raises(MasterError) as refused:
         membership.refuse_guests(members, {"KVM1": ["hyper3"], "hyper9": ["hyper3"]})
 
-    said = str(refused.value)
-    assert "KVM1 is a VM on hyper3, and it is the name of the hypervisor kvm1" in said
-    assert "rename or remove the VM KVM1 there" in said
-    assert said.endswith("virt.disallow hyper9")
+    message = str(refused.value)
+    assert "KVM1 is a VM on hyper3, and it is the name of the hypervisor kvm1" in message
+    assert "rename or remove the VM KVM1 there" in message
+    assert message.endswith("virt.disallow hyper9")
 
 
-def test_thousands_of_hosts_and_vms_are_looked_through_at_once():
+def test_thousands_of_hosts_and_vms_are_checked_in_one_pass():
     members = Members(patterns=tuple(f"hyper{n}" for n in range(2000)), allowed=frozenset({"h"}))
-    there = {f"hyper{n}": [f"vm{n}-{m}" for m in range(20)] for n in range(2000)}
+    vms_by_host = {f"hyper{n}": [f"vm{n}-{m}" for m in range(20)] for n in range(2000)}
     looked = []
 
     class Counted(str):
@@ -293,7 +297,10 @@ def test_thousands_of_hosts_and_vms_are_looked_through_at_once():
             looked.append(self)
             return super().casefold()
 
-    assert membership.find_guests(members, {h: map(Counted, vms) for h, vms in there.items()}) == {}
+    assert (
+        membership.find_guests(members, {h: map(Counted, vms) for h, vms in vms_by_host.items()})
+        == {}
+    )
     assert len(looked) == 2 * 20 * 2000
 
 
@@ -306,7 +313,7 @@ GUESTS = [*(f"web{n}" for n in range(50)), "hyper-web"]
 
 
 @pytest.mark.parametrize(
-    ("option", "beside", "out"),
+    ("option", "allowed", "disallowed"),
     [
         ("hyper[0-9]*", [], []),
         (["hyper0*", "hyper[12]*"], ["other", "web7"], []),
@@ -315,30 +322,34 @@ GUESTS = [*(f"web{n}" for n in range(50)), "hyper-web"]
     ],
 )
 @pytest.mark.slow
-def test_a_target_means_just_these_hypervisors_to_master_and_minions(opts, option, beside, out):
+def test_a_compound_target_matches_exactly_these_hypervisors(opts, option, allowed, disallowed):
     accepted = [*MANY, *GUESTS, "other"]
     members = Members(
         patterns=membership.patterns(option, {}),
-        allowed=frozenset(beside),
-        disallowed=frozenset(out),
+        allowed=frozenset(allowed),
+        disallowed=frozenset(disallowed),
     )
-    wanted = [one for one in accepted if members.has(one)]
-    for one in accepted:
-        minionkeys.accept(opts, one, "a key")
+    targets = [minion_id for minion_id in accepted if members.has(minion_id)]
+    for minion_id in accepted:
+        minionkeys.accept(opts, minion_id, "a key")
 
-    target = membership.compound_target(members, wanted, accepted)
+    target = membership.compound_target(members, targets, accepted)
 
-    assert len(wanted) >= 297 and len(target) < 100
+    assert len(targets) >= 297 and len(target) < 100
     on_master = CkMinions(opts).check_minions(target, "compound")["minions"]
-    assert sorted(on_master) == sorted(wanted)
-    own = salt.config.minion_config(None)
-    takes_it = salt.loader.matchers(own)["compound_match.match"]
-    takes = [one for one in accepted if takes_it(target, opts=own, minion_id=one)]
-    assert takes == wanted
+    assert sorted(on_master) == sorted(targets)
+    minion_opts = salt.config.minion_config(None)
+    matches = salt.loader.matchers(minion_opts)["compound_match.match"]
+    matching_minions = [
+        minion_id
+        for minion_id in accepted
+        if matches(target, opts=minion_opts, minion_id=minion_id)
+    ]
+    assert matching_minions == targets
 
 
 @pytest.mark.parametrize(
-    ("option", "wanted", "accepted"),
+    ("option", "targets", "accepted_ids"),
     [
         (MANY, MANY, MANY),
         ("hyper*", MANY[:10], MANY),
@@ -347,13 +358,13 @@ def test_a_target_means_just_these_hypervisors_to_master_and_minions(opts, optio
     ],
     ids=["listed", "few of many", "odd id beside", "odd id out"],
 )
-def test_where_no_short_target_means_them_hosts_are_listed(option, wanted, accepted):
+def test_without_a_short_target_hosts_are_listed(option, targets, accepted_ids):
     members = Members(patterns=membership.patterns(option, {}), allowed=frozenset(["a or *"]))
 
-    assert membership.compound_target(members, wanted, accepted) is None
+    assert membership.compound_target(members, targets, accepted_ids) is None
 
 
-def test_a_command_that_is_suggested_can_be_typed_whatever_a_host_is_called():
+def test_suggested_commands_quote_the_names_of_hosts():
     shut_out = membership.Members(disallowed=frozenset(["rack 1"]))
 
     for members in (membership.Members(), shut_out):

@@ -21,7 +21,7 @@ def test_a_vm_with_a_hypervisors_name_is_not_deployed(cloud, name, image):
     assert fleetkit.key(cloud, name) == before
 
 
-def test_nor_one_with_the_name_of_who_was_allowed_by_a_command(cloud):
+def test_a_vm_with_the_name_of_an_allowed_host_is_not_deployed(cloud):
     membership.allow(cloud.opts, ["db1"])
 
     with pytest.raises(BadArgument, match="it is the name of the hypervisor db1"):

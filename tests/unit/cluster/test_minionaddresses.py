@@ -1,4 +1,4 @@
-"""The addresses of VMs that their minions told the master; only of those with an accepted key."""
+"""The addresses of VMs in their minions' grains, only for minions with an accepted key."""
 
 from saltvirt.cluster import minionaddresses
 from saltvirt.core.salt import compat
@@ -18,7 +18,7 @@ class Grains:
         self.asked = opts["asked"]
 
     def of(self, name):
-        """Return what a minion of this name sent last."""
+        """Return the last grains of a minion of this name."""
         self.asked.append(name)
         return GRAINS.get(name)
 
@@ -34,18 +34,18 @@ class Keys:
         return ["web1", "db1", "odd1", "new1", "hyper1"]
 
 
-def test_only_vms_with_a_key_are_looked_up_and_only_for_what_is_an_address(monkeypatch):
+def test_only_valid_addresses_of_vms_with_a_key_are_read(monkeypatch):
     monkeypatch.setattr(compat, "Grains", Grains)
     monkeypatch.setattr(compat, "KeyStore", Keys)
     opts = {"asked": []}
 
-    found = minionaddresses.read_first(opts, ["web1", "db1", "old1", "odd1", "new1"])
+    addresses = minionaddresses.read_first(opts, ["web1", "db1", "old1", "odd1", "new1"])
 
-    assert found == {"web1": "192.0.2.7"}
+    assert addresses == {"web1": "192.0.2.7"}
     assert opts["asked"] == ["web1", "db1", "odd1", "new1"]
 
 
-def test_nothing_is_opened_for_nothing(monkeypatch):
+def test_no_store_is_opened_without_names(monkeypatch):
     monkeypatch.setattr(compat, "KeyStore", None)
 
     assert minionaddresses.read_first({}, []) == {}

@@ -1,4 +1,4 @@
-"""VMs of one command are built at once, and so are their keys accepted."""
+"""A command builds several VMs at once, so it accepts their keys in parallel."""
 
 import threading
 import time
@@ -10,13 +10,13 @@ from saltvirt.core.salt import compat
 
 
 class Cache:
-    """Salt 3008's cache of keys, which is one thread's at a time: it sets the process's umask."""
+    """Salt 3008's cache of keys, which is not thread-safe: it sets the process's umask."""
 
     def __init__(self):
         self.stored, self._is_used = [], False
 
     def store(self, _bank, name, _entry):
-        """Store a key, for a while."""
+        """Store a key; it takes a while."""
         assert not self._is_used
         self._is_used = True
         time.sleep(0.02)
@@ -27,11 +27,11 @@ class Cache:
 def test_keys_are_stored_one_after_the_other(opts, monkeypatch):
     cache = Cache()
     monkeypatch.setattr(compat.salt.key, "get_key", lambda _opts: SimpleNamespace(cache=cache))
-    given = {**opts, "keys.cache_driver": "localfs_key"}
+    cache_opts = {**opts, "keys.cache_driver": "localfs_key"}
     names = [f"web{number}" for number in range(4)]
 
     jobs = [
-        threading.Thread(target=compat.KeyStore(given).accept, args=(name, "a key"))
+        threading.Thread(target=compat.KeyStore(cache_opts).accept, args=(name, "a key"))
         for name in names
     ]
     for job in jobs:
@@ -42,7 +42,7 @@ def test_keys_are_stored_one_after_the_other(opts, monkeypatch):
     assert sorted(cache.stored) == names
 
 
-def test_a_key_that_another_command_forgets_while_they_are_read_is_none(opts, monkeypatch):
+def test_a_key_that_is_deleted_while_keys_are_read_counts_as_none(opts, monkeypatch):
     for name in ("web1", "web2"):
         minionkeys.accept(opts, name, "a key")
     read = Path.read_text

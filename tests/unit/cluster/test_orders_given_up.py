@@ -1,4 +1,4 @@
-"""Orders that a host has queued, and would do after the master has given them up."""
+"""Orders that wait in a host's queue, and would run after the master has cancelled them."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from saltvirt.vm.purge.master import purging
 GIVEN_UP = "the master has given this order up"
 
 
-def test_a_vm_that_was_given_up_is_not_made_later(cloud):
+def test_a_cancelled_build_is_not_carried_out_later(cloud):
     cloud.hosts.is_queueing("virt.init")
     with pytest.raises(HostCommandFailed):
         cloud.init(host="hyper1")
@@ -31,27 +31,27 @@ def test_a_vm_that_was_given_up_is_not_made_later(cloud):
     assert cloud.hosts.where("web") == ["hyper2"] and key(cloud)
 
 
-@pytest.mark.parametrize("before", [[None], [minions.RUNNING] * 2, [None, minions.RUNNING]])
-def test_a_busy_host_is_asked_again_whether_it_has_given_up(cloud, monkeypatch, before):
+@pytest.mark.parametrize("first_answers", [[None], [minions.RUNNING] * 2, [None, minions.RUNNING]])
+def test_a_busy_host_is_asked_again_to_refuse_the_order(cloud, monkeypatch, first_answers):
     def build(_host, _name, *_args, **_kwarg):
         raise KeyboardInterrupt
 
     cloud.hosts.does["virt.init"] = build
-    says = iter([*before, minions.REFUSED])
-    monkeypatch.setattr(minions, "refuse", lambda *_args: next(says))
+    answers = iter([*first_answers, minions.REFUSED])
+    monkeypatch.setattr(minions, "refuse", lambda *_args: next(answers))
     monkeypatch.setattr(hostbuild, "_UNDOING_S", (0,) * 3)
 
     with pytest.raises(KeyboardInterrupt):
         cloud.init()
-    assert key(cloud) is None and is_tidy(cloud) and next(says, None) is None
+    assert key(cloud) is None and is_tidy(cloud) and next(answers, None) is None
 
 
-@pytest.mark.parametrize("again", ["init", "purge"])
-def test_a_killed_masters_order_is_refused_before_it_is_settled(cloud, kill_at, again):
+@pytest.mark.parametrize("command", ["init", "purge"])
+def test_a_killed_masters_order_is_refused_before_it_is_settled(cloud, kill_at, command):
     kill_at("order.ordered", cloud.init, host="hyper1")
     order_id = _noted(cloud)
 
-    if again == "init":
+    if command == "init":
         cloud.init(host="hyper2")
     else:
         with pytest.raises(VirtError):
@@ -64,7 +64,7 @@ def _noted(cloud):
     return records.read_record(orders.folder(cloud.opts), "order", "web").facts["order_id"]
 
 
-def test_a_purge_that_was_given_up_removes_no_later_vm(cloud):
+def test_a_cancelled_purge_removes_no_later_vm(cloud):
     cloud.init(host="hyper1")
     cloud.hosts.is_queueing("virt.purge")
     with pytest.raises(HostUnresponsive, match="run salt-run virt.purge web again"):
@@ -79,10 +79,10 @@ def test_a_purge_that_was_given_up_removes_no_later_vm(cloud):
     assert cloud.hosts.where("web") == ["hyper1"] and key(cloud)
 
 
-@pytest.mark.parametrize("said", [None, "running"])
-def test_an_order_that_may_still_be_done_is_kept_with_its_key(cloud, monkeypatch, said):
+@pytest.mark.parametrize("answer", [None, "running"])
+def test_an_order_that_may_still_be_done_is_kept_with_its_key(cloud, monkeypatch, answer):
     cloud.hosts.is_queueing("virt.init")
-    monkeypatch.setattr(minions, "refuse", lambda *_args: said)
+    monkeypatch.setattr(minions, "refuse", lambda *_args: answer)
     with pytest.raises(HostUnresponsive, match="may still be made, or be left, on hyper1"):
         cloud.init(host="hyper1")
     before = key(cloud)
@@ -93,10 +93,10 @@ def test_an_order_that_may_still_be_done_is_kept_with_its_key(cloud, monkeypatch
             command()
 
     assert before and (key(cloud), left(cloud)) == (before, "ordered")
-    if said is None:
+    if answer is None:
         assert cloud.init(host="hyper2", force=True)["host"] == "hyper2"
         return
-    # It answers, so it is not to be passed over.
+    # The host answers, so it is not skipped.
     with pytest.raises(NameTaken, match="it may be on hyper1"):
         cloud.init(host="hyper2", force=True)
     cloud.hosts.late()
@@ -105,7 +105,7 @@ def test_an_order_that_may_still_be_done_is_kept_with_its_key(cloud, monkeypatch
 
 def test_a_late_purge_of_one_master_removes_no_vm_that_another_has_made_since(cloud, tmp_path):
     cloud.init(host="hyper1")
-    # The first master is killed while this waits in the host's queue, so nobody refuses it.
+    # The first master is killed while its order waits in the host's queue, so it is not refused.
     cloud.hosts.is_queueing("virt.purge")
     with pytest.raises(HostUnresponsive):
         cloud.purge()

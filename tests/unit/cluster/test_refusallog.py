@@ -35,7 +35,7 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
 @pytest.mark.parametrize("name", ["virtkey", "libvirt"])
-def test_a_question_that_no_hypervisor_asks_leaves_a_short_line(opts, caplog, name, question):
+def test_a_foreign_question_leaves_a_short_line(opts, caplog, name, question):
     membership.allow(opts, ["hyper1"])
 
     answer = pillar(name, opts)("evil1", {}, **question)
@@ -56,7 +56,7 @@ def test_an_empty_question_has_no_answer(opts):
     assert pillar("virtkey", opts)("evil1", {}) == pillar("libvirt", opts)("evil1", {}) == {}
 
 
-def test_a_minion_fills_ten_lines_in_a_minute_and_others_are_heard_beside_it(caplog):
+def test_a_minion_fills_at_most_ten_lines_a_minute(caplog):
     refusals = Refusals(LOG, "no certificate")
     for second in range(1000):
         refusals.note("evil1", "no\x1b[2J\nreason", now=second / 100)
@@ -69,7 +69,7 @@ def test_a_minion_fills_ten_lines_in_a_minute_and_others_are_heard_beside_it(cap
     assert "no certificate for evil1: again" in caplog.text
 
 
-def test_countless_minions_take_no_memory(caplog):
+def test_the_log_of_many_minions_has_a_bounded_size(caplog):
     refusals = Refusals(LOG, "no certificate")
     for number in range(5000):
         refusals.note(f"evil{number}", "x" * 100_000, now=0)
@@ -82,7 +82,7 @@ def test_events_in_a_hosts_name_are_one_warning_of_a_command(opts, caplog):
     public, private = keypairs.named("a host")
     minionkeys.accept(opts, "hyper1", public)
     shown = []
-    cloud = SimpleNamespace(opts=opts, progress=lambda stage, **_said: shown.append(stage))
+    cloud = SimpleNamespace(opts=opts, progress=lambda stage, **_figures: shown.append(stage))
     watch = hostcommands.progress_watcher(cloud, PROGRESS, "hyper1", "web1")
 
     for _number in range(2000):
@@ -90,8 +90,8 @@ def test_events_in_a_hosts_name_are_one_warning_of_a_command(opts, caplog):
 
     warned = [row for row in caplog.records if row.levelno == logging.WARNING]
     assert len(warned) == 1 and "passed over, in the name of hyper1" in warned[0].getMessage()
-    said = signed.SignedAnswer(
+    answer = signed.SignedAnswer(
         minion="hyper1", about=PROGRESS, fun="", value={"name": "web1", "stage": "S"}, why=None
     )
-    watch(PROGRESS, {"id": "hyper1", "data": signed.pack(said, private.encode())})
+    watch(PROGRESS, {"id": "hyper1", "data": signed.pack(answer, private.encode())})
     assert shown == ["S"]

@@ -1,4 +1,4 @@
-"""A master's clock that is set back while a command waits for an event has it wait no longer."""
+"""A command that waits for an event does not wait longer when the clock is set back."""
 
 import time
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from saltvirt.cluster.rpc import eventbus, unsignedreplies
 
 
 class Subscriber:
-    """Stand for Salt's socket; whoever reads an event finds the clock set back by an hour then."""
+    """Stand for Salt's socket; each event that is read sets the clock back by an hour."""
 
     def __init__(self, *tags):
         self._tags, self.waited_s, self.by_s = list(tags), [], 0.0
@@ -27,17 +27,17 @@ class Subscriber:
 
 def listening(monkeypatch, *tags):
     """Return Salt's own listener on such a socket."""
-    one, real = Subscriber(*tags), time.time
-    monkeypatch.setattr(time, "time", lambda: real() + one.by_s)
+    subscriber, real_time = Subscriber(*tags), time.time
+    monkeypatch.setattr(time, "time", lambda: real_time() + subscriber.by_s)
     event = SaltEvent.__new__(SaltEvent)
     event.opts = {"event_match_type": "startswith"}
-    event.subscriber, event.cpub, event._run_io_loop_sync = one, True, True
-    event.io_loop = SimpleNamespace(make_current=lambda: None)  # of 3006 alone
+    event.subscriber, event.cpub, event._run_io_loop_sync = subscriber, True, True
+    event.io_loop = SimpleNamespace(make_current=lambda: None)  # only 3006 has it
     event.pending_tags, event.pending_events, event.raise_errors = [], [], False
     return event
 
 
-def test_an_event_that_nobody_asked_for_does_not_have_it_wait_for_an_hour(monkeypatch):
+def test_an_unrelated_event_does_not_extend_the_wait(monkeypatch):
     event = listening(monkeypatch, "salt/other/1", "salt/other/2")
 
     assert eventbus.next_event(event, 5, "salt/job/") is None
@@ -45,7 +45,7 @@ def test_an_event_that_nobody_asked_for_does_not_have_it_wait_for_an_hour(monkey
     assert len(event.subscriber.waited_s) == 3 and max(event.subscriber.waited_s) <= 5
 
 
-def test_answers_to_pings_that_come_before_a_minion_says_it_has_started_count(monkeypatch):
+def test_answers_to_pings_before_a_minions_start_event_count(monkeypatch):
     local = SimpleNamespace(
         event=listening(monkeypatch, "salt/job/1/ret/web", "salt/minion/web/start"),
         pub=lambda *_words, **_options: {"jid": "1", "minions": ["web"]},

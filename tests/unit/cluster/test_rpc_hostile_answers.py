@@ -1,4 +1,4 @@
-"""A hypervisor that answers with whatever it likes: a line about it, and the others as ever."""
+"""A hypervisor with hostile answers gets an error line, and the others' answers stand."""
 
 import functools
 import importlib.util
@@ -60,7 +60,7 @@ IMAGE = "salt://a.qcow2"
 NEW = {"name": "fresh", "cpu": 1, "mem": 1, "image": IMAGE}
 COPY = {"source": "own", "name": "fresh"}
 MANY = {**NEW, "name": "fresh{}", "count": 1}
-# Each function that asks hosts: what it is given, and the VM, or the image, that it is about.
+# Each function that asks hosts: its arguments, and its VM or image.
 CALLS = [
     ("virt_look", "query", {}, None),
     ("virt_look", "list_", {}, None),
@@ -135,8 +135,8 @@ CALLS = [
     ("virt_pki", "renew", {}, None),
     ("virt_key", "authorize", {"name": "fresh", "host": HOSTILE}, "fresh"),
 ]
-# What an order to another host may be about beside the VM that the command is about: nothing that
-# only looks, or notes where VMs were.
+# Functions that a command may call for other VMs than its own, because they only read, or record
+# where VMs were.
 HARMLESS = {
     "virt.maintenance",
     "virt.evacuated",
@@ -207,7 +207,7 @@ CHANGE = st.one_of(
     st.tuples(st.just("text"), st.just(0), st.sampled_from(TEXT)),
 )
 
-# Every file that is written meanwhile; None: nobody looks.
+# All files that are written during a command; None outside of it.
 _written = None
 
 
@@ -218,7 +218,7 @@ def _audited(event, args):
     if event == "open" and isinstance(args[0], str | bytes) and args[2] & flags:
         _written.append(os.fsdecode(args[0]))
     elif event in ("os.mkdir", "os.remove", "os.rmdir", "os.chmod", "os.truncate"):
-        # A number is a file that is open.
+        # A number is the descriptor of an open file.
         _written.extend([args[0]] if isinstance(args[0], str) else [])
     elif event in ("os.rename", "os.link", "os.symlink"):
         _written.extend(map(str, args[:2]))
@@ -231,7 +231,7 @@ sys.addaudithook(_audited)
 
 @functools.cache
 def outputter(name):
-    """Load one of our outputters as Salt's loader does: by its file."""
+    """Load an outputter as Salt's loader does: by its file."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "_output" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -240,7 +240,7 @@ def outputter(name):
 
 @pytest.fixture
 def lab(monkeypatch, opts, tmp_path):
-    """A master whose hosts are played, to be begun anew for each example."""
+    """A master with fake hosts, which each example starts anew."""
     monkeypatch.setattr(compat, "KeyStore", hostilehost.Keys)
     monkeypatch.setattr(os, "fsync", lambda _handle: None)
     for host in ("h1", "h2", HOSTILE):
@@ -248,7 +248,7 @@ def lab(monkeypatch, opts, tmp_path):
     opts |= {"virt": {"hypervisors": ["h1", "h2", "h3"], "timeout_s": 5, "deploy_timeout_s": 10}}
     opts |= {"color": False, "user": "root"}
     nested = salt.loader.outputters(opts)["nested"]
-    sealed = lambda _opts, _host, text: text  # noqa: E731 (as much as a test needs of it)
+    sealed = lambda _opts, _host, text: text  # noqa: E731 (no test needs more)
     monkeypatch.setattr(minionkeys, "seal_for", sealed)
     monkeypatch.setattr(clouds.Cloud, "client", lambda _self: nullcontext(hostilehost.Local()))
     monkeypatch.setattr(hostbuild, "_UNDOING_S", (0,))
@@ -277,8 +277,8 @@ def _clear(folder):
 
 
 def play(lab, monkeypatch, call, changes, from_the=0):
-    """Run a command while one host changes its answers; return what came of it."""
-    module, function, given_, name = call
+    """Run a command while one host changes its answers; return the outcome."""
+    module, function, options, name = call
     _clear(lab.folder)
     keypairs.begin()
     cloud = hostilehost.cloud(lab.opts)
@@ -295,7 +295,7 @@ def play(lab, monkeypatch, call, changes, from_the=0):
         try:
             lab.modules[module].__context__.clear()
             with redirect_stdout(io.StringIO()) as printed:
-                answer = getattr(lab.modules[module], function)(**given_)
+                answer = getattr(lab.modules[module], function)(**options)
         finally:
             written, _written = _written, None
             logging.getLogger().removeHandler(log)
@@ -305,103 +305,103 @@ def play(lab, monkeypatch, call, changes, from_the=0):
     )
 
 
-def shown(lab, done):
-    """Return all that a user reads of a command, as a table and without."""
-    json.dumps(done.answer)
-    chosen = done.bus.outputter
-    tables = [outputter(chosen)(done.answer)] if chosen else []
-    return [*done.bus.lines, done.printed, lab.nested(done.answer), *tables]
+def shown(lab, outcome):
+    """Return all output of a command that a user reads, as a table and without."""
+    json.dumps(outcome.answer)
+    chosen = outcome.bus.outputter
+    tables = [outputter(chosen)(outcome.answer)] if chosen else []
+    return [*outcome.bus.lines, outcome.printed, lab.nested(outcome.answer), *tables]
 
 
-def _of_terminal(text):
-    return [one for one in text if not (one.isprintable() or one in "\n\t")]
+def _control_characters(text):
+    return [character for character in text if not (character.isprintable() or character in "\n\t")]
 
 
 def _texts(value):
-    """Yield all texts of an answer: with a line of its own, one would look like another host's."""
+    """Yield all texts of an answer: a text with line ends would look like another host's."""
     if isinstance(value, dict):
-        # No table shows a definition, and all of it is indented elsewhere.
-        value = {key: one for key, one in value.items() if key != "xml"}
+        # No table shows a definition, and other output indents it.
+        value = {key: item for key, item in value.items() if key != "xml"}
         value = [*value, *value.values()]
     if isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(one)
+        for item in value:
+            yield from _texts(item)
     elif isinstance(value, str):
         yield value
 
 
-def _about(args, kwarg):
-    about = kwarg.get("about")
-    named = about.get("name") if isinstance(about, dict) else None
+def _vm_of_call(args, kwarg):
+    description = kwarg.get("about")
+    named = description.get("name") if isinstance(description, dict) else None
     return kwarg.get("vm_") or kwarg.get("name") or named or (args[0] if args else None)
 
 
-def check(lab, call, done):
-    """Look at everything that must hold, whatever the host has said."""
+def check_outcome(lab, call, outcome):
+    """Check all that must hold for any answers of the host."""
     function, name = call[1], call[3]
-    assert done.log.tracebacks == [], done.log.tracebacks[0]
-    # What waits for a host has an end.
-    assert done.edge.now < 400
-    for text in [*shown(lab, done), *done.log.said]:
-        assert _of_terminal(text) == [], text
-    # What a guest printed keeps its lines, which are indented where people read it.
+    assert outcome.log.tracebacks == [], outcome.log.tracebacks[0]
+    # Each wait for a host ends.
+    assert outcome.edge.now < 400
+    for text in [*shown(lab, outcome), *outcome.log.said]:
+        assert _control_characters(text) == [], text
+    # Output of a guest keeps its lines, which are indented in a terminal.
     if function not in ("console_log", "guest_exec", "update"):
-        assert [text for text in _texts(done.answer) if "\n" in text] == []
-    _check_files(lab, done, name)
-    _check_orders(call, done)
+        assert [text for text in _texts(outcome.answer) if "\n" in text] == []
+    _check_files(lab, outcome, name)
+    _check_orders(call, outcome)
     if not {"name", "fields", "tag"} & {*call[2]}:
-        _check_the_others(function, done.edge.cloud, done.answer)
+        _check_the_others(function, outcome.edge.cloud, outcome.answer)
 
 
-def _check_files(lab, done, name):
+def _check_files(lab, outcome, name):
     inside = str(lab.folder)
-    out = [path for path in done.written if not os.path.realpath(path).startswith(inside)]
+    out = [path for path in outcome.written if not os.path.realpath(path).startswith(inside)]
     assert out == []
     pki = {path.name for path in (lab.folder / "pki").glob("minions*/*") if path.is_file()}
     assert pki - {"h1", "h2", HOSTILE, name} == set()
 
 
-def _check_orders(call, done):
-    """Nobody else is told anything about a VM that the command is not about."""
-    function, given_, name = call[1:]
-    for host, fun, args, kwarg in done.edge.told:
-        # The first one that a clone's host is told is the source, which is only read.
+def _check_orders(call, outcome):
+    """Other hosts get no orders about VMs that are not the command's own."""
+    function, options, name = call[1:]
+    for host, fun, args, kwarg in outcome.edge.told:
+        # The first argument of a clone is its source, which is only read.
         named = args[1:] if fun == "virt.clone" else args
-        is_its_own = _about(named, kwarg) in (name, "own")
-        # A host looks itself whether it knows a move's token; see the VMs below.
+        is_its_own = _vm_of_call(named, kwarg) in (name, "own")
+        # A host checks the token of a move itself; the VMs below show that nothing happened.
         is_asked = function == "settle" and fun == "virt.migrate_step"
         assert fun in HARMLESS or is_its_own or is_asked, (host, fun, args, kwarg)
-    if function == "rebalance" or given_ == {"host": "h1"}:
+    if function == "rebalance" or options == {"host": "h1"}:
         return
-    cloud = done.edge.cloud
-    for host, other in (("h1", "web"), ("h2", "db"), ("h1", "away")):
-        if other != name:
-            assert cloud.hosts[host][other]["state"] == "running"
-            assert cloud.where(other) == [host]
+    cloud = outcome.edge.cloud
+    for host, other_vm in (("h1", "web"), ("h2", "db"), ("h1", "away")):
+        if other_vm != name:
+            assert cloud.hosts[host][other_vm]["state"] == "running"
+            assert cloud.where(other_vm) == [host]
 
 
 def _check_the_others(function, cloud, answer):
-    """What the others say stands; or a line names the host that makes that impossible."""
+    """The others' answers stand, or the error names the hostile host."""
     if function not in SURVEYS or ("error" in answer and HOSTILE in answer["error"]):
         return
     for host in ("h1", "h2"):
-        said = cloud.does(host, f"virt.{SURVEYS[function]}", (), {})
+        expected = cloud.does(host, f"virt.{SURVEYS[function]}", (), {})
         if function == "list_":
-            assert sum(answer[host].values(), []) == sorted(said)
+            assert sum(answer[host].values(), []) == sorted(expected)
         else:
-            assert answer[host] == said
+            assert answer[host] == expected
 
 
-def test_a_host_that_means_well_is_understood(lab, monkeypatch):
+def test_answers_of_a_friendly_host_are_understood(lab, monkeypatch):
     for call in CALLS:
-        done = play(lab, monkeypatch, call, [])
+        outcome = play(lab, monkeypatch, call, [])
 
-        check(lab, call, done)
-        assert wrong_in_answer(call, done.answer) == [], call
+        check_outcome(lab, call, outcome)
+        assert wrong_in_answer(call, outcome.answer) == [], call
 
 
 def wrong_in_answer(call, answer):
-    """Return what an answer has beside the shape of its function; played hosts leave out a lot."""
+    """Return the parts of an answer outside its function's shape; fake hosts leave out a lot."""
     if isinstance(answer, dict) and "error" in answer:
         return []
     module = call[0] if call[0] in ("virt_pki", "virt_image_minion") else "virt"
@@ -413,15 +413,15 @@ def wrong_in_answer(call, answer):
 @pytest.mark.parametrize(
     "call", [call for call in CALLS if call[1] == "query" and call[2]], ids=str
 )
-def test_nothing_that_a_hostile_host_says_of_a_vm_breaks_the_table(lab, monkeypatch, call):
+def test_no_fact_about_a_vm_from_a_hostile_host_breaks_the_table(lab, monkeypatch, call):
     for at in range(25):
         for junk in ("web", None, [1], {"a": 1}, "\x1b[2Ja\nb"):
-            check(lab, call, play(lab, monkeypatch, call, [("set", at, junk)]))
+            check_outcome(lab, call, play(lab, monkeypatch, call, [("set", at, junk)]))
 
 
 @sizes(quick=150, full=2000)
 @pytest.mark.slow
-def test_a_hostile_host_gets_a_line_and_the_others_are_as_ever(lab, monkeypatch, size):
+def test_a_hostile_host_gets_an_error_line_and_the_others_answers_stand(lab, monkeypatch, size):
     @settings(
         max_examples=size,
         deadline=None,
@@ -435,7 +435,7 @@ def test_a_hostile_host_gets_a_line_and_the_others_are_as_ever(lab, monkeypatch,
         st.sampled_from([0, 0, 0, 1, 1, 2, 3, 5, 8]),
     )
     def look(call, changes, from_the):
-        done = play(lab, monkeypatch, call, changes, from_the)
-        check(lab, call, done)
+        outcome = play(lab, monkeypatch, call, changes, from_the)
+        check_outcome(lab, call, outcome)
 
     look()

@@ -11,7 +11,7 @@ GUESTS = [f"web{n}" for n in range(1, 21)]
 
 
 class Counted:
-    """The master's cache, that counts what is read of it."""
+    """The master's cache, which counts its reads."""
 
     def __init__(self, cache):
         self._cache, self.read = cache, []
@@ -22,13 +22,13 @@ class Counted:
         return self._cache.fetch(*where)
 
     def __getattr__(self, name):
-        """Do whatever else the cache does."""
+        """Return other attributes of the cache."""
         return getattr(self._cache, name)
 
 
 @pytest.fixture
 def read(opts, monkeypatch):
-    """A master whose cache knows hosts and guests; what was read of its cache."""
+    """The reads of a master's cache, which has hosts and guests."""
     cache = Counted(salt.cache.factory(opts))
     for minion in [*HOSTS, *GUESTS]:
         minionkeys.accept(opts, minion, f"the key of {minion}")
@@ -40,7 +40,7 @@ def read(opts, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("where", "meant"),
+    ("target", "expected"),
     [
         ("*", HOSTS),
         ("G@rack:r1", ["hyper1"]),
@@ -53,15 +53,15 @@ def read(opts, monkeypatch):
         ("web*", []),
     ],
 )
-def test_a_target_means_what_it_means_to_salt_among_the_hypervisors(opts, read, where, meant):
+def test_a_target_means_what_it_means_to_salt_among_the_hypervisors(opts, read, target, expected):
     opts["nodegroups"] = {"racked": "G@rack:r1"}
 
-    assert sorted(publishing.match_hosts(opts, HOSTS, where, "where")) == meant
-    # Once for each host, however many guests are minions too.
+    assert sorted(publishing.match_hosts(opts, HOSTS, target, "where")) == expected
+    # One read for each host, with any number of guests among the minions.
     assert len(read) <= len(HOSTS)
 
 
-def test_a_listed_guest_is_not_said_to_have_no_key(opts, read):
+def test_a_listed_guest_is_not_reported_as_without_a_key(opts, read):
     with pytest.raises(BadArgument, match="lists gone, whose key") as caught:
         publishing.match_hosts(opts, HOSTS, "L@hyper1,web1,gone", "where")
 

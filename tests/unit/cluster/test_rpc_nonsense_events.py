@@ -1,4 +1,4 @@
-"""Any minion fires events of any tag and content: the runner passes over what makes no sense."""
+"""Minions can fire events with any tag and content: the runner skips nonsense."""
 
 import contextlib
 
@@ -18,26 +18,26 @@ STAMP = {"_stamp": "2026-11-25T21:06:56.581679+00:00"}
 
 
 def packed(tag, data=STAMP):
-    """Return an event as it is on the bus, after the master has put its time into it."""
+    """Return an event as it is on the bus, with the time stamp of the master."""
     return b"\n\n".join([tag.encode(), salt.payload.dumps(dict(data), use_bin_type=True)])
 
 
 def no_mapping(tag):
-    """Return an event whose tag goes on as msgpack's begin of 128 bytes, in which the data is."""
+    """Return an event with a tag that ends with msgpack's header of 128 bytes of text."""
     inside = len(b"\n\n") + len(salt.payload.dumps(STAMP, use_bin_type=True))
     return packed(f"{tag}\n\n\N{LATIN CAPITAL LETTER A WITH MACRON}{'x' * (128 - inside)}")
 
 
 def broken(tag):
-    """Return one whose tag goes on as nothing that can be read."""
+    """Return an event with a tag that ends with invalid msgpack."""
     return packed(f"{tag}\n\nxx")
 
 
 class Bus:
-    """Stand for Salt's client, with events as others have fired them; no real master has them."""
+    """Stand for Salt's client, with events that a real master would not have at will."""
 
     def __init__(self, *events, later=()):
-        # The later ones come when it is asked who is at a job.
+        # The later ones come when the master sends saltutil.find_job.
         self.event, self._events, self._later = self, list(events), list(later)
         self.sent = []
 
@@ -56,22 +56,22 @@ class Bus:
         """Return the next event, read as Salt does it."""
         assert wait > 0 and full
         while self._events:
-            found, data = SaltEvent.unpack(self._events.pop(0))
-            if found.startswith(tag):
-                return {"tag": found, "data": data}
+            event_tag, data = SaltEvent.unpack(self._events.pop(0))
+            if event_tag.startswith(tag):
+                return {"tag": event_tag, "data": data}
         return None
 
 
-class Asking(unsignedreplies.Pings):
-    """Pings of which it is noted whether they are sent as a minion has just started."""
+class RecordingPings(unsignedreplies.Pings):
+    """Pings that record whether a minion's start triggered them."""
 
-    def __init__(self, local, cloud, every_s, asked):
+    def __init__(self, local, cloud, every_s, now_flags):
         super().__init__(local, cloud, every_s)
-        self._asked = asked
+        self._now_flags = now_flags
 
-    def answered(self, _wanted, *, now=False):
-        """Return that nobody has."""
-        self._asked.append(now)
+    def answered(self, _minions, *, now=False):
+        """Return that no minion has answered."""
+        self._now_flags.append(now)
         return set()
 
 
@@ -83,14 +83,17 @@ def master(opts, hosts=()):
 
 @pytest.fixture
 def asking(opts, monkeypatch):
-    """A function that asks two hosts, the second of which is silent, while events come."""
+    """A function that asks two hosts while events come; the second host is silent."""
     for host in ("hyper1", "hyper2"):
         minionkeys.accept(opts, host, keypairs.named(host)[0])
-    # Whoever is silent is asked at once whether it is at it.
+    # The master asks a silent host at once whether it works on the job.
     monkeypatch.setattr(minions, "_ASK_S", 0)
     monkeypatch.setattr(minions, "_QUIET_S", 0.3)
-    said = signed.SignedAnswer(minion="hyper1", about="1", value={})
-    answer = {"id": "hyper1", "return": signed.pack(said, keypairs.named("hyper1")[1].encode())}
+    signed_answer = signed.SignedAnswer(minion="hyper1", about="1", value={})
+    answer = {
+        "id": "hyper1",
+        "return": signed.pack(signed_answer, keypairs.named("hyper1")[1].encode()),
+    }
 
     def asked(*events, later=()):
         local = Bus(*events, packed("salt/job/1/ret/hyper1", answer), later=later)
@@ -111,39 +114,39 @@ def test_an_event_that_makes_no_sense_has_no_tag(event):
 
 
 @pytest.mark.parametrize("event", [no_mapping, broken])
-def test_it_disturbs_nobody_who_waits_for_answers(asking, event):
-    found, _local = asking(event("salt/job/1/ret/hyper2"))
+def test_such_an_event_does_not_disturb_a_wait_for_answers(asking, event):
+    survey, _local = asking(event("salt/job/1/ret/hyper2"))
 
-    assert list(found.answers) == ["hyper1"] and found.unreachable == ["hyper2"]
+    assert list(survey.answers) == ["hyper1"] and survey.unreachable == ["hyper2"]
 
 
 @pytest.mark.parametrize("id_", [[], {}, {"a": 1}, 1, None, b"\xff"])
-def test_nor_does_one_from_a_minion_that_is_called_nothing(asking, id_):
+def test_an_event_with_a_wrong_minion_id_does_not_disturb_a_wait_for_answers(asking, id_):
     tags = ("salt/x", "salt/job/1/ret/a", "salt/job/2/ret/a")
 
-    found, local = asking(later=[packed(tag, {"id": id_}) for tag in tags])
+    survey, local = asking(later=[packed(tag, {"id": id_}) for tag in tags])
 
-    assert list(found.answers) == ["hyper1"] and found.unreachable == ["hyper2"]
+    assert list(survey.answers) == ["hyper1"] and survey.unreachable == ["hyper2"]
     assert "saltutil.find_job" in local.sent
 
 
 @pytest.mark.parametrize("event", [no_mapping, broken])
-def test_it_does_not_say_that_a_minion_has_started(opts, monkeypatch, event):
+def test_such_an_event_does_not_count_as_the_start_of_a_minion(opts, monkeypatch, event):
     local = Bus(*[event("salt/minion/web/start")] * 9)
-    asked = []
+    now_flags = []
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(local))
     monkeypatch.setattr(
         minionwait,
         "Pings",
-        lambda *words: Asking(*words, asked),
+        lambda *words: RecordingPings(*words, now_flags),
     )
 
     assert minionwait.wait_for_start(master(opts), "web", wait_s=0.1, every_s=0.05) is None
-    assert asked and not any(asked)
+    assert now_flags and not any(now_flags)
 
 
 @pytest.mark.parametrize("event", [no_mapping, broken])
-def test_nor_that_it_has_answered_a_ping(opts, event):
+def test_such_an_event_does_not_count_as_an_answer_to_a_ping(opts, event):
     local = Bus(event("salt/job/1/ret/web"))
 
     assert unsignedreplies.Pings(local, master(opts), 0.1).answered(["web"]) == set()

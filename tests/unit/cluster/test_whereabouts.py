@@ -32,7 +32,7 @@ SIGHTINGS = [
 
 
 @pytest.fixture
-def stale(cloud):
+def cloud_with_stale_definition(cloud):
     """hyper1 has a stale definition of web; hyper2 runs the VM, and is silent."""
     cloud.hosts.put("hyper1", "web", state="shutdown", uuid="u1")
     cloud.hosts.put("hyper2", "web", state="running", uuid="u1")
@@ -44,9 +44,9 @@ def stale(cloud):
 # The decision.
 
 
-def known(seen, out_of_reach):
+def vm_with_presence(presence_by_host, out_of_reach):
     return Whereabouts(
-        name="web", presence_by_host=seen, suspects=out_of_reach, unasked=out_of_reach
+        name="web", presence_by_host=presence_by_host, suspects=out_of_reach, unasked=out_of_reach
     )
 
 
@@ -54,38 +54,42 @@ def known(seen, out_of_reach):
 @pytest.mark.parametrize("out_of_reach", [{}, {"c": "does not answer"}])
 def test_a_host_is_named_only_if_no_other_host_can_have_the_vm(out_of_reach, is_removed):
     for a, b in itertools.product(SIGHTINGS, repeat=2):
-        seen = {"a": a, "b": b}
+        presence_by_host = {"a": a, "b": b}
         try:
             purpose = Purpose.REMOVE if is_removed else Purpose.ACT
-            host = whereabouts.decide(known(seen, out_of_reach), purpose)
+            host = whereabouts.decide(vm_with_presence(presence_by_host, out_of_reach), purpose)
         except NameTaken:
             continue
         except NoSuchVm:
             assert not a.is_trace and not b.is_trace
             continue
-        other = seen["a" if host == "b" else "b"]
-        assert seen[host].is_trace
-        assert not (other.is_complete and seen[host].is_complete)
+        presence_on_other = presence_by_host["a" if host == "b" else "b"]
+        assert presence_by_host[host].is_trace
+        assert not (presence_on_other.is_complete and presence_by_host[host].is_complete)
         if out_of_reach:
-            assert not is_removed and seen[host].is_complete
-            assert seen[host].state in ("running", "paused")
+            assert not is_removed and presence_by_host[host].is_complete
+            assert presence_by_host[host].state in ("running", "paused")
 
 
 def test_a_silent_host_that_had_nothing_of_the_vm_does_not_count():
     for sighting in SIGHTINGS:
         if sighting.is_trace:
-            assert whereabouts.decide(known({"a": sighting}, {}), Purpose.ACT) == "a"
+            assert whereabouts.decide(vm_with_presence({"a": sighting}, {}), Purpose.ACT) == "a"
 
 
 @pytest.mark.parametrize(
-    ("ends", "left"), [((), ["b", "c"]), (("a", "b"), ["c"]), (("b", "c"), ["b", "c"])]
+    ("ends", "expected"), [((), ["b", "c"]), (("a", "b"), ["c"]), (("b", "c"), ["b", "c"])]
 )
-def test_the_other_host_of_a_move_on_record_does_not_count_beside_one_that_has_the_vm(ends, left):
+def test_the_other_host_of_a_move_on_record_does_not_count_beside_one_that_has_the_vm(
+    ends, expected
+):
     out_of_reach = {"b": "does not answer", "c": "does not answer"}
     rule, report = whereabouts.RULES[Purpose.ACT], whereabouts.RULES[Purpose.REPORT]
-    vm = replace(known({"a": VmPresence(state="shutdown")}, out_of_reach), move_hosts=ends)
+    vm = replace(
+        vm_with_presence({"a": VmPresence(state="shutdown")}, out_of_reach), move_hosts=ends
+    )
 
-    assert [*vm.out_of_reach(rule)] == left and vm.out_of_reach(report) == out_of_reach
+    assert [*vm.out_of_reach(rule)] == expected and vm.out_of_reach(report) == out_of_reach
     arriving = {"a": VmPresence(state="shutdown", building=True)}
     assert replace(vm, presence_by_host=arriving).out_of_reach(rule) == out_of_reach
 
@@ -103,29 +107,34 @@ def test_the_other_host_of_a_move_on_record_does_not_count_beside_one_that_has_t
         lambda cloud: locate(cloud.master, "web", Purpose.MOVE, host="hyper1"),
     ],
 )
-def test_nothing_is_done_with_a_stale_definition_while_the_vms_host_is_silent(stale, act):
+def test_nothing_is_done_with_a_stale_definition_while_the_vms_host_is_silent(
+    cloud_with_stale_definition, act
+):
     with pytest.raises(NameTaken) as caught:
-        act(stale)
+        act(cloud_with_stale_definition)
 
     assert "'web' was last seen on hyper2 (does not answer" in str(caught.value)
     assert "hyper1 has a VM of that name, too" in str(caught.value)
     assert "if hyper2 never comes back: salt-run virt.host_lost hyper2" in str(caught.value)
-    assert stale.hosts.where("web") == ["hyper1", "hyper2"] and stale.hosts.sent == []
+    assert (
+        cloud_with_stale_definition.hosts.where("web") == ["hyper1", "hyper2"]
+        and cloud_with_stale_definition.hosts.sent == []
+    )
 
 
-def test_a_vm_that_runs_where_its_host_answers_is_no_stale_definition(cloud):
+def test_a_running_vm_on_an_answering_host_is_no_stale_definition(cloud):
     cloud.hosts.put("hyper1", "web", state="running")
     lastseen.record_move(cloud.opts, "web", "hyper2")
     cloud.hosts.silence("hyper2")
 
     assert locate(cloud.master, "web", Purpose.ACT).host == "hyper1"
     locate(cloud.master, "web", Purpose.MOVE, host="hyper1")
-    # But its key may be that of the other one.
+    # But the key may belong to the other VM.
     with pytest.raises(NameTaken, match="was last seen on hyper2"):
         cloud.purge()
 
 
-def test_a_vm_that_was_last_seen_where_it_is_does_not_wait_for_an_unrelated_host(cloud):
+def test_a_vm_on_its_last_seen_host_does_not_wait_for_an_unrelated_host(cloud):
     cloud.hosts.put("hyper1", "web", state="shutdown")
     cloud.hosts.put("hyper2", "other")
     inventory.overview(cloud.master, "virt.host_info")
@@ -135,30 +144,34 @@ def test_a_vm_that_was_last_seen_where_it_is_does_not_wait_for_an_unrelated_host
     assert cloud.purge() == {"hyper1": {"web": "purged"}}
 
 
-def test_a_host_that_is_no_minion_of_this_master_any_more_is_given_up(stale, monkeypatch):
-    compat.KeyStore(stale.opts).discard("hyper2")
+def test_a_former_minion_of_this_master_does_not_count(cloud_with_stale_definition, monkeypatch):
+    compat.KeyStore(cloud_with_stale_definition.opts).discard("hyper2")
     monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["hyper1", "hyper3"])
 
-    assert locate(stale.master, "web", Purpose.ACT).host == "hyper1"
+    assert locate(cloud_with_stale_definition.master, "web", Purpose.ACT).host == "hyper1"
 
 
-def test_for_how_long_the_host_is_silent_is_said(stale):
-    waits.record_silence(stale.opts, ["hyper2"], ["hyper2"], lambda _host: True)
-    path = waits._file(stale.opts).path
+def test_the_error_says_for_how_long_the_host_is_silent(cloud_with_stale_definition):
+    waits.record_silence(
+        cloud_with_stale_definition.opts, ["hyper2"], ["hyper2"], lambda _host: True
+    )
+    path = waits._file(cloud_with_stale_definition.opts).path
     path.write_text(json.dumps({"version": 1, "since": {"hyper2": time.time() - 7201}}))
 
     with pytest.raises(NameTaken, match=r"on hyper2 \(does not answer, for 2 h\), and hyper1"):
-        locate(stale.master, "web", Purpose.ACT)
+        locate(cloud_with_stale_definition.master, "web", Purpose.ACT)
 
 
 @pytest.mark.parametrize("source", ["hyper1", "hyper2"])
-def test_the_silent_host_of_a_move_that_is_not_over_does_not_count(stale, source):
+def test_the_silent_host_of_a_move_that_is_not_over_does_not_count(
+    cloud_with_stale_definition, source
+):
     target = "hyper2" if source == "hyper1" else "hyper1"
-    with orders.opened(stale.opts, "web") as held:
-        orders.begin_move(held, "t1", MoveOrderFacts(source=source, target=target))
+    with orders.opened(cloud_with_stale_definition.opts, "web") as record:
+        orders.begin_move(record, "t1", MoveOrderFacts(source=source, target=target))
 
-    # The host's own record says whether the VM may be used there.
-    assert locate(stale.master, "web", Purpose.ACT).host == "hyper1"
+    # The host's own record decides whether the VM may be used there.
+    assert locate(cloud_with_stale_definition.master, "web", Purpose.ACT).host == "hyper1"
 
 
 # Answers that are none.
@@ -173,7 +186,7 @@ def test_the_silent_host_of_a_move_that_is_not_over_does_not_count(stale, source
         (Reply(minion="b", is_missing=True), "does not answer"),
     ],
 )
-def test_why_a_host_cannot_say_is_told(cloud, monkeypatch, reply, reason):
+def test_the_reason_for_a_missing_answer_is_named(cloud, monkeypatch, reply, reason):
     monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["hyper1", "hyper2"])
     usual = minions.ask
 
@@ -205,16 +218,16 @@ def test_a_kept_definition_is_not_purged_while_a_host_that_may_have_the_vm_is_si
         locate(cloud.master, "web", Purpose.ACT)
 
 
-def test_a_survey_says_why_a_silent_host_counts_as_silent():
-    found = surveys.from_replies(
+def test_a_survey_has_the_reason_for_a_silent_host():
+    survey = surveys.from_replies(
         "virt.presence", {"a": Reply(minion="a", is_missing=True, error="not signed")}
     )
 
-    assert found.unreachable == ["a"] and found.reasons() == {"a": "not signed"}
-    assert found.errors_by_kind() == {"unreachable": ["a"]}
+    assert survey.unreachable == ["a"] and survey.reasons() == {"a": "not signed"}
+    assert survey.errors_by_kind() == {"unreachable": ["a"]}
 
 
-# Moves of VMs whose host is known, and keys.
+# Moves of VMs on a known host, and keys.
 
 
 @pytest.fixture
@@ -252,18 +265,18 @@ def test_a_move_to_a_named_host_asks_the_host_that_had_the_vm(doubled, master):
     assert doubled.where("web") == ["h1", "h2"]
 
 
-def test_a_running_vm_moves_though_another_host_had_one_of_its_name(doubled, master):
+def test_a_running_vm_moves_though_another_host_had_its_name_before(doubled, master):
     doubled.put("web", "h1", state="running")
 
     assert migrate.migrate(master, "web", "h3", {}, "h1")["to"] == "h3"
 
 
-def test_a_target_that_has_taken_nothing_is_no_place_where_the_vm_was_last_seen(two, master):
+def test_a_target_that_refused_the_vm_is_not_where_it_was_last_seen(two, master):
     two.put("web", "h1", state="shutdown")
     two.swallows.add("h2")
-    # A look while it was on its way has seen it there.
-    seen = lastseen.ReportedNames(names_by_host={"h1": ["web"], "h2": ["web"]})
-    two.after["h1", "virt.migrate"] = lambda: lastseen.refresh(master.opts, seen)
+    # A survey during the move has seen the VM on the target.
+    report = lastseen.ReportedNames(names_by_host={"h1": ["web"], "h2": ["web"]})
+    two.after["h1", "virt.migrate"] = lambda: lastseen.refresh(master.opts, report)
 
     with pytest.raises(moveexecutor.MoveFailed, match="on h1 as before"):
         migrate.migrate(master, "web", "h2", {})
@@ -274,11 +287,11 @@ def test_a_target_that_has_taken_nothing_is_no_place_where_the_vm_was_last_seen(
 def test_a_key_is_not_submitted_by_one_host_for_the_vm_of_another(cloud):
     cloud.hosts.put("hyper2", "web", state="shutdown")
     inventory.overview(cloud.master, "virt.host_info")
-    given = {"minutes": 1, "replace": False}
+    options = {"minutes": 1, "replace": False}
 
     with pytest.raises(NameTaken, match="is on hyper2, and not on hyper1"):
-        authorization.grant(cloud.master, "web", "hyper1", **given)
+        authorization.grant(cloud.master, "web", "hyper1", **options)
     cloud.hosts.silence("hyper2")
     with pytest.raises(NameTaken, match="may be on hyper2 .*give replace=True"):
-        authorization.grant(cloud.master, "web", "hyper1", **given)
+        authorization.grant(cloud.master, "web", "hyper1", **options)
     assert authorization.list_unused(cloud.opts) == {}
