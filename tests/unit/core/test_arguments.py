@@ -1,4 +1,4 @@
-"""What users type is checked before anything else happens."""
+"""All arguments of users are checked before anything else happens."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from saltvirt.libvirt import connect
     "name",
     ["../x", "", " ", "a b", "x" * 300, "-x", ".x", "x/y", "a..b", "x.", "é", "a\nb", "x\0", "a\n"],
 )
-def test_a_name_that_could_leave_its_folder_or_confuse_anyone_is_refused(name):
+def test_unsafe_and_ambiguous_names_are_refused(name):
     with pytest.raises(BadArgument) as refused:
         arguments.vm_name(name)
 
@@ -31,12 +31,12 @@ def test_a_name_that_is_not_text_is_refused(name):
 
 
 @pytest.mark.parametrize("name", ["a", "centos1", "web-1.example.org", "A_b", "9", "x" * 63])
-def test_usual_names_are_taken(name):
+def test_usual_names_are_accepted(name):
     assert arguments.vm_name(name) == name
 
 
 @given(st.text(max_size=80))
-def test_no_name_that_is_taken_can_be_a_path(name):
+def test_no_accepted_name_can_be_a_path(name):
     try:
         arguments.vm_name(name)
     except BadArgument:
@@ -46,7 +46,7 @@ def test_no_name_that_is_taken_can_be_a_path(name):
 
 
 @pytest.mark.parametrize("cpu", [0, -1, "two", 1.5, None, True, "", "1e400", float("nan"), [1]])
-def test_a_number_of_cpus_that_is_none_is_refused_by_name(cpu):
+def test_a_wrong_number_of_cpus_is_refused_with_its_name(cpu):
     with pytest.raises(BadArgument, match="^cpu: "):
         arguments.vcpus(cpu)
 
@@ -57,13 +57,13 @@ def test_a_number_is_whole_however_large_it_is(number):
 
 
 @pytest.mark.parametrize("number", [1.5, "1.5", "4.0", True, "", None, float("inf"), [4]])
-def test_what_is_no_whole_number_is_refused(number):
+def test_values_that_are_no_whole_numbers_are_refused(number):
     with pytest.raises(BadArgument, match="^quota: .* is not a whole number"):
         arguments.whole_number("quota", number)
 
 
 @pytest.mark.parametrize("mem", [0, -512, "lots", None, True, "", "12x", [], "0", "-1g"])
-def test_an_amount_of_memory_that_is_none_is_refused_by_name(mem):
+def test_a_wrong_amount_of_memory_is_refused_with_its_name(mem):
     with pytest.raises(BadArgument, match="^mem: "):
         arguments.memory_mib(mem)
 
@@ -80,7 +80,7 @@ def test_an_amount_of_memory_that_is_none_is_refused_by_name(mem):
         (1024.0, 1024),
     ],
 )
-def test_memory_is_mib_unless_a_unit_says_otherwise(mem, mib):
+def test_memory_is_in_mib_without_a_unit(mem, mib):
     assert arguments.memory_mib(mem) == mib
 
 
@@ -95,7 +95,7 @@ def test_an_unknown_keyword_is_named_with_the_nearest_known_one():
         arguments.refuse_unknown(["enable_qcw"], ["enable_qcow", "image"], "virt.init")
 
 
-def test_what_salt_adds_to_a_call_is_no_unknown_keyword():
+def test_keywords_that_salt_adds_to_a_call_are_known():
     arguments.refuse_unknown(["__pub_jid"], ["image"], "virt.init")
 
 
@@ -120,7 +120,7 @@ def test_sizes_with_and_without_units(size, expected):
 
 
 @pytest.mark.parametrize("size", ["", "g", "-1", "1 parsec", True, None, {}, "1g1"])
-def test_what_is_no_size_is_refused(size):
+def test_wrong_sizes_are_refused(size):
     with pytest.raises(BadArgument, match="is not a size"):
         units.size_bytes(size, "disk")
 
@@ -168,15 +168,15 @@ def test_sizes_read_as_people_write_them():
         "/run/libvirt/libvirt-sock",
     ],
 )
-def test_a_connection_that_a_caller_names_has_no_program_run_and_no_file_read(uri):
-    """Its client starts what ``command`` names, as root, also for who may only look at a host."""
+def test_a_callers_connection_runs_no_program_and_reads_no_file(uri):
+    """libvirt's client runs ``command`` as root, also for users who may only read."""
     with pytest.raises(BadArgument, match="^connection: ") as refused:
         arguments.connection(uri)
 
     assert "/tmp/x" not in str(refused.value)
     with pytest.raises(BadArgument):
         config.host_settings({}, connection=uri)
-    # Whoever writes the host's options is root there.
+    # Only root writes the host's options.
     options = {"virt": {"connection": {"uri": uri}}}
     assert config.host_settings(options, connection=uri).uri == uri
 
@@ -193,7 +193,7 @@ def test_a_connection_that_a_caller_names_has_no_program_run_and_no_file_read(ur
         "an_alias",
     ],
 )
-def test_a_connection_that_says_where_alone_is_taken(uri):
+def test_a_connection_with_only_a_host_is_accepted(uri):
     assert arguments.connection(uri) == uri
     assert config.host_settings({}, connection=uri).uri == uri
 
@@ -203,7 +203,7 @@ LISTED = "qemu+tls://hyper2.example.org/system"
 
 @pytest.mark.parametrize("option", [LISTED, [LISTED, "qemu+ssh://root@h/system?keyfile=/etc/k"]])
 def test_a_call_may_name_another_host_that_the_option_lists(option):
-    """Whole, as it stands there: what a call adds to a URI of the list is another URI."""
+    """The URI must be exactly as listed: with an addition it is another URI."""
     options = {"virt": {"connections": option}}
 
     assert config.host_settings(options, connection=LISTED).uri == LISTED
@@ -211,12 +211,12 @@ def test_a_call_may_name_another_host_that_the_option_lists(option):
         config.connection_settings("virt.vm_state", {"connection": LISTED}, options, {}, {}).uri
         == LISTED
     )
-    for other in (f"{LISTED}?no_verify=1", LISTED.upper(), "qemu+tls://hyper3/system"):
+    for uri in (f"{LISTED}?no_verify=1", LISTED.upper(), "qemu+tls://hyper3/system"):
         with pytest.raises(BadArgument, match="virt:connections of this host does not list"):
-            config.host_settings(options, connection=other)
+            config.host_settings(options, connection=uri)
 
 
-def test_a_list_that_cannot_be_read_lists_nothing():
+def test_an_unreadable_list_permits_no_host():
     options = {"virt": {"connections": 5}}
 
     assert config.host_settings(options, connection="qemu:///session").uri == "qemu:///session"
@@ -224,23 +224,23 @@ def test_a_list_that_cannot_be_read_lists_nothing():
         config.host_settings(options, connection=LISTED)
 
 
-@pytest.mark.parametrize("where", ["test:///{}", "qemu+ext:///system?command={}"])
-def test_who_may_look_has_nothing_run_and_nothing_shown(tmp_path, where):
-    """The real libvirt, by what each function of ``virt`` opens it with."""
+@pytest.mark.parametrize("uri_template", ["test:///{}", "qemu+ext:///system?command={}"])
+def test_a_reading_call_runs_no_program_and_shows_no_file(tmp_path, uri_template):
+    """The test uses the real libvirt and the connection of each function of ``virt``."""
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n# $y$hash\n")
     program.chmod(0o755)
 
-    given = {"connection": where.format(program)}
+    options = {"connection": uri_template.format(program)}
 
     with pytest.raises(VirtError) as refused:
-        connect.open_connection(config.for_call("virt.node_info", given, {})).__enter__()
+        connect.open_connection(config.for_call("virt.node_info", options, {})).__enter__()
 
     assert not (tmp_path / "ran").exists()
     assert "#!/bin/sh" not in str(refused.value)
 
 
 @pytest.mark.parametrize("argument", ["config", "graphics"])
-def test_where_a_password_may_be_a_wrong_shape_is_not_shown(argument):
+def test_the_error_about_a_wrong_argument_shows_no_password(argument):
     with pytest.raises(BadArgument, match=f"^{argument}: is not a mapping$"):
         arguments.mapping(argument, "type: vnc, password: s3cret")

@@ -1,4 +1,4 @@
-"""A master that cannot tell which minion asks for a pillar does nothing of this project."""
+"""On a master that cannot identify the minion of a pillar request this project does nothing."""
 
 import pytest
 import salt.version
@@ -23,7 +23,7 @@ def test_a_master_that_gives_any_minion_the_pillar_of_any_other_is_refused(relea
 @pytest.mark.parametrize(
     "release", ["3006.12", "3006.12+5.gabc", "3006.25", "3007.4", "3008.0rc1", "3008.4", "3009"]
 )
-def test_a_master_that_checks_who_asks_is_enough(release, monkeypatch):
+def test_a_master_that_checks_the_requesting_minion_is_accepted(release, monkeypatch):
     monkeypatch.setattr(salt.version, "__version__", release)
 
     compat.refuse_old_master()

@@ -1,4 +1,4 @@
-"""What a workflow gets from the Salt module that called it."""
+"""The context that a workflow gets from the Salt module that calls it."""
 
 import keypairs
 from saltvirt.core.crypto import signed
@@ -28,6 +28,6 @@ def test_a_context_that_reports_fires_its_progress_signed_and_with_the_name(tmp_
     context.reporting("web1", "salt/virt/init").progress("Fetching", bytes=2)
 
     ((tag, packed),) = fired
-    said = signed.unpack(packed, public, minion="hyper1", about="salt/virt/init")
+    progress = signed.unpack(packed, public, minion="hyper1", about="salt/virt/init")
     assert tag == "salt/virt/init"
-    assert said.value == {"name": "web1", "stage": "Fetching", "bytes": 2}
+    assert progress.value == {"name": "web1", "stage": "Fetching", "bytes": 2}

@@ -1,4 +1,4 @@
-"""Nothing about a build or a move is decided by the clock: it may be moved by hours at any time."""
+"""Builds and moves do not depend on the clock, which may change by hours at any time."""
 
 import ast
 from pathlib import Path
@@ -7,10 +7,10 @@ import saltvirt
 import trees
 
 HOME = Path(saltvirt.__file__).parent
-# Who reads it, and what for: to be shown (also when a VM was built), ages of lost parts of
-# downloads and of loose files, how long a URL or a certificate is good for, how far clocks are
-# apart, since when a host is silent, how many days the trash has kept something, whether an event
-# was fired before nobody waited any more, which answers a master above no longer asks for.
+# The modules that read it: for times to show (also of a VM's build), ages of parts of downloads
+# and of loose files, the validity of a URL or a certificate, the offset between clocks, the time
+# since a host's last reply, the days of an entry in the trash, events from before a wait began,
+# and old answers for a master above.
 READERS = {
     "core/journal/records.py",
     "checks/doctor/host/unusedfiles.py",
@@ -47,15 +47,15 @@ def _reads(path):
     return any(ast.unparse(node) in CLOCKS for node in _attributes(path, *last))
 
 
-def test_only_who_is_listed_reads_the_clock():
-    found = {str(path.relative_to(HOME)) for path in HOME.rglob("*.py") if _reads(path)}
+def test_only_listed_modules_read_the_clock():
+    readers = {str(path.relative_to(HOME)) for path in HOME.rglob("*.py") if _reads(path)}
 
-    assert found == READERS
+    assert readers == READERS
 
 
 def test_when_a_record_began_is_only_shown():
-    # The state passes it on, four show it; all others get that text. The trash, which
-    # is of nothing that is built or moved, counts its days by it; so does what virt.undo needs.
+    # The state passes it on, and four modules show it. The trash, which takes no part in builds
+    # and moves, counts its days by it, and so does virt.undo.
     readers = {
         str(path.relative_to(HOME))
         for path in HOME.rglob("*.py")

@@ -9,7 +9,7 @@ from saltvirt.xml.domain.disk import Disk
 
 
 @pytest.mark.parametrize("bus", BUSES.values(), ids=BUSES.get)
-def test_each_bus_can_be_asked_for_and_names_its_targets(bus):
+def test_each_bus_can_be_chosen_and_has_its_target_names(bus):
     call = [{"name": f"d{number}", "model": bus.name, "size": 1} for number in range(26)]
 
     disks = profiles.disks({}, None, call, None)
@@ -22,13 +22,13 @@ def test_each_bus_can_be_asked_for_and_names_its_targets(bus):
 
 
 @pytest.mark.parametrize("bus", BUSES.values(), ids=BUSES.get)
-def test_a_running_vm_takes_a_disk_if_its_bus_says_so(bus):
+def test_a_running_vm_takes_a_disk_if_its_bus_supports_it(bus):
     disk = Disk(device="disk", target={"dev": f"{bus.prefix}a", "bus": bus.name})
 
     assert live.is_hotpluggable(disk) is bus.is_hotpluggable
 
 
-def test_a_disk_on_a_bus_that_is_not_known_waits_for_the_next_start():
+def test_a_disk_on_an_unknown_bus_waits_for_the_next_start():
     assert not live.is_hotpluggable(Disk(device="disk", target={"dev": "sda", "bus": "made-up"}))
 
 

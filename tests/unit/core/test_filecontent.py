@@ -1,4 +1,4 @@
-"""What is in a file: the same wherever its holes are, and different by any byte."""
+"""The digest of a file does not depend on its holes, and changes with each byte."""
 
 import os
 
@@ -20,7 +20,7 @@ def write(path, pieces, size):
     return path
 
 
-def test_a_hole_is_as_good_as_zeros(tmp_path):
+def test_a_hole_counts_as_zeros(tmp_path):
     piece = (3 * BLOCK + 17, b"data" * 1000)
     sparse = write(tmp_path / "sparse", [piece], 20 * BLOCK)
     full = write(tmp_path / "full", [(0, bytes(20 * BLOCK)), piece], 20 * BLOCK)
@@ -39,23 +39,23 @@ def test_a_hole_is_as_good_as_zeros(tmp_path):
         ([], BLOCK),
     ],
 )
-def test_any_other_content_place_or_size_is_told(tmp_path, pieces, size):
-    one = write(tmp_path / "one", [(0, b"a")], BLOCK)
-    other = write(tmp_path / "other", pieces, size)
+def test_different_content_offset_or_size_changes_the_digest(tmp_path, pieces, size):
+    first = write(tmp_path / "one", [(0, b"a")], BLOCK)
+    second = write(tmp_path / "other", pieces, size)
 
-    assert filecontent.digest(one) != filecontent.digest(other)
+    assert filecontent.digest(first) != filecontent.digest(second)
 
 
 @settings(max_examples=200)
 @given(data=st.binary(max_size=5 * BLOCK), cuts=st.lists(st.integers(0, 5 * BLOCK), max_size=8))
-def test_it_does_not_matter_in_which_pieces_it_comes(data, cuts):
-    whole, cut = filecontent.Digest(), filecontent.Digest()
-    whole.feed(0, data)
+def test_the_digest_does_not_depend_on_the_pieces(data, cuts):
+    whole_digest, pieces_digest = filecontent.Digest(), filecontent.Digest()
+    whole_digest.feed(0, data)
     ends = sorted({0, len(data), *(c for c in cuts if c < len(data))})
     for start, stop in zip(ends, ends[1:], strict=False):
-        cut.feed(start, data[start:stop])
+        pieces_digest.feed(start, data[start:stop])
 
-    assert whole.end(len(data)) == cut.end(len(data))
+    assert whole_digest.end(len(data)) == pieces_digest.end(len(data))
 
 
 def test_a_write_changes_the_signature(tmp_path):

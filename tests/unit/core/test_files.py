@@ -1,4 +1,4 @@
-"""Files are replaced in one step, and what a killed process left is swept, nothing else."""
+"""Files are replaced in one step, and only leftovers of killed processes are removed."""
 
 import os
 import pwd
@@ -70,7 +70,7 @@ def test_a_folder_that_may_be_written_in_and_not_read_is_enough():
         shutil.rmtree(folder)
 
 
-def test_what_others_wrote_is_settled_with_its_folders_once(tmp_path, synced):
+def test_files_of_other_programs_are_synced_with_their_folders_once(tmp_path, synced):
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / "b").write_bytes(b"2")
 
@@ -81,12 +81,12 @@ def test_what_others_wrote_is_settled_with_its_folders_once(tmp_path, synced):
     assert synced == [("a", b"1"), ("b", b"2"), folder, ("a", b"1"), folder]
 
 
-def test_a_missing_file_cannot_be_settled(tmp_path):
+def test_a_missing_file_cannot_be_synced(tmp_path):
     with pytest.raises(FileNotFoundError):
         files.make_durable(tmp_path / "a")
 
 
-def test_what_is_removed_is_gone_after_a_crash_too(tmp_path, synced):
+def test_a_removed_file_stays_removed_after_a_crash(tmp_path, synced):
     (tmp_path / "a").touch()
 
     files.unlink(str(tmp_path / "a"))
@@ -97,7 +97,7 @@ def test_what_is_removed_is_gone_after_a_crash_too(tmp_path, synced):
 
 
 def test_a_file_system_that_cannot_sync_a_folder_is_synced_whole(tmp_path, monkeypatch):
-    # Faked: CIFS and some file systems in user space answer so, and there is none here.
+    # A fake: CIFS and some file systems in user space answer so, and the test has none.
     def refused(_handle):
         raise OSError(22, "Invalid argument")
 
@@ -122,24 +122,22 @@ def test_only_the_parts_of_dead_processes_are_swept(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted([live.name, ".nobody-x.part", "x.part"])
 
 
-def test_a_part_of_another_host_is_swept_when_nobody_has_written_to_it_for_a_day(
-    tmp_path, monkeypatch
-):
-    # The second is one of releases that did not name the host. Neither process is known here.
-    others = [".0123456789ab-999999999-x.part", ".999999999-x.part"]
-    for name in others:
+def test_a_part_of_another_host_is_removed_a_day_after_its_last_write(tmp_path, monkeypatch):
+    # Releases that did not name the host wrote the second one. Neither process exists here.
+    foreign_names = [".0123456789ab-999999999-x.part", ".999999999-x.part"]
+    for name in foreign_names:
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (0, 0))  # a link to an old file
 
     files.sweep(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == others
+    assert sorted(os.listdir(tmp_path)) == foreign_names
 
     monkeypatch.setattr(files.time, "time", lambda now=files.time.time: now() + 25 * 3600)
     files.sweep(tmp_path)
     assert os.listdir(tmp_path) == []
 
 
-def test_a_part_of_another_container_of_this_host_is_another_hosts(tmp_path):
+def test_a_part_of_another_container_counts_as_another_hosts(tmp_path):
     script = (
         "from saltvirt.core import files; import sys; files.part_path(sys.argv[1], 'x').touch()"
     )
@@ -153,7 +151,7 @@ def test_a_part_of_another_container_of_this_host_is_another_hosts(tmp_path):
     assert part.name.split("-")[0] != files.part_path(tmp_path, "x").name.split("-")[0]
 
 
-def test_what_is_opened_privately_while_another_thread_has_narrowed_the_umask_is_still_ours(
+def test_a_private_file_is_usable_while_another_thread_has_a_narrow_umask(
     tmp_path,
 ):
     before = os.umask(0o277)
@@ -166,19 +164,19 @@ def test_what_is_opened_privately_while_another_thread_has_narrowed_the_umask_is
     assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_opened_privately_is_nobody_elses(tmp_path):
+def test_a_private_file_is_unreadable_for_others(tmp_path):
     with open(tmp_path / "secret", "w", opener=files.private) as handle:
         handle.write("s")
 
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_name_that_is_too_long_for_a_file_is_one_all_the_same(tmp_path):
-    """Of a letter that is not ASCII's six or nine are written; libvirt takes 250 bytes."""
+def test_a_name_too_long_for_a_file_has_a_file_name_too(tmp_path):
+    """A letter outside ASCII is written as six or nine; libvirt accepts 250 bytes."""
     names = ["web1", "a/b", "Ж" * 125, "Ж" * 124 + "ж", "x" * 250]
-    assert [files.to_file_name(one) for one in names[:2]] == ["web1", "a%2Fb"]
+    assert [files.to_file_name(name) for name in names[:2]] == ["web1", "a%2Fb"]
 
     for name in names:
         files.write(tmp_path / f"{files.to_file_name(name)}.json", name.encode())
 
-    assert sorted(one.read_text() for one in tmp_path.iterdir()) == sorted(names)
+    assert sorted(path.read_text() for path in tmp_path.iterdir()) == sorted(names)

@@ -1,4 +1,4 @@
-"""What a function's source says: its usage, its first sentence, its arguments, its undo."""
+"""A function's source gives its usage, its first sentence, its arguments, and its undo."""
 
 from saltvirt.core import functiontext
 
@@ -47,7 +47,7 @@ other = 5
 '''
 
 
-def test_a_function_says_how_it_is_used():
+def test_the_usage_of_a_function_is_read_from_its_source():
     text, bare = functiontext.read(SOURCE, "virt_file")
 
     assert (text.name, text.aliases) == ("virt.do", ("virt.done",))
@@ -67,7 +67,7 @@ def test_a_function_says_how_it_is_used():
     assert (bare.name, bare.sentence, bare.undo) == ("virt.bare", "Return True", None)
 
 
-def test_without_a_name_of_its_own_a_module_has_that_of_its_file():
+def test_a_module_without_a_virtual_name_has_the_name_of_its_file():
     (text,) = functiontext.read('def make(path):\n    """Make it."""\n', "qemu_img")
 
     assert (text.name, text.words) == ("qemu_img.make", ("PATH",))

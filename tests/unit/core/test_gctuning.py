@@ -1,4 +1,4 @@
-"""How often garbage is looked for while a command holds many answers."""
+"""How often Python collects garbage while a command holds many answers."""
 
 import gc
 from contextlib import ExitStack, nullcontext
@@ -10,34 +10,34 @@ VMS = 10_000
 
 
 @pytest.fixture
-def looks():
-    """When Python has looked for garbage among all that there is."""
-    seen = []
+def collections_seen():
+    """The collections of garbage that Python has begun."""
+    collections = []
 
     def note(phase, _info):
         if phase == "start":
-            seen.append(phase)
+            collections.append(phase)
 
     gc.callbacks.append(note)
-    yield seen
+    yield collections
     gc.callbacks.remove(note)
 
 
-def test_it_is_looked_for_less_while_many_vms_are_held(looks):
+def test_garbage_is_collected_less_often_while_many_vms_are_in_memory(collections_seen):
     gc.collect()
-    looks.clear()
-    held = [{"disks": {}, "nics": []} for _vm in range(VMS)]
-    usual = len(looks)
+    collections_seen.clear()
+    vms = [{"disks": {}, "nics": []} for _vm in range(VMS)]
+    usual_count = len(collections_seen)
     with gctuning.collect_rarely():
-        looks.clear()
-        held += [{"disks": {}, "nics": []} for _vm in range(VMS)]
-        rare = len(looks)
+        collections_seen.clear()
+        vms += [{"disks": {}, "nics": []} for _vm in range(VMS)]
+        rare_count = len(collections_seen)
 
-    assert len(held) == 2 * VMS and usual > 0 and rare <= usual / 2
+    assert len(vms) == 2 * VMS and usual_count > 0 and rare_count <= usual_count / 2
 
 
 @pytest.mark.parametrize("is_failing", [False, True])
-def test_afterwards_it_is_as_it_was(is_failing):
+def test_afterwards_the_threshold_is_restored(is_failing):
     before = gc.get_threshold()
 
     failing = pytest.raises(ValueError, match="no") if is_failing else nullcontext()
@@ -49,14 +49,14 @@ def test_afterwards_it_is_as_it_was(is_failing):
     assert gc.get_threshold() == before
 
 
-def test_of_jobs_that_are_threads_the_last_one_has_it_as_it_was():
+def test_the_last_of_several_threads_restores_the_threshold():
     before = gc.get_threshold()
     first, second = gctuning.collect_rarely(), gctuning.collect_rarely()
 
-    with ExitStack() as one, ExitStack() as other:
-        one.enter_context(first)
-        other.enter_context(second)
-        one.close()
+    with ExitStack() as first_stack, ExitStack() as second_stack:
+        first_stack.enter_context(first)
+        second_stack.enter_context(second)
+        first_stack.close()
         assert gc.get_threshold() != before
 
     assert gc.get_threshold() == before

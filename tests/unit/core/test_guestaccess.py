@@ -1,21 +1,29 @@
-"""Addresses and users as guests say them: what is none of both reaches nobody."""
+"""Addresses and users that guests report: wrong values are left out."""
 
 import pytest
 from saltvirt.core import guestaccess, terminal
 
 
-def test_addresses_that_others_reach_come_first_ipv4():
-    said = ["2001:db8::7", "127.0.0.1", "192.0.2.7", "fe80::1", "::1", "169.254.1.1", "192.0.2.7"]
+def test_reachable_addresses_are_listed_ipv4_first():
+    addresses = [
+        "2001:db8::7",
+        "127.0.0.1",
+        "192.0.2.7",
+        "fe80::1",
+        "::1",
+        "169.254.1.1",
+        "192.0.2.7",
+    ]
 
-    assert guestaccess.addresses(said) == ["192.0.2.7", "2001:db8::7"]
+    assert guestaccess.addresses(addresses) == ["192.0.2.7", "2001:db8::7"]
 
 
-def test_an_ipv4_address_in_ipv6s_clothes_is_that_address():
+def test_a_mapped_ipv4_address_is_shown_as_ipv4():
     assert guestaccess.addresses(["::ffff:192.0.2.7", "192.0.2.7"]) == ["192.0.2.7"]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "value",
     [
         *(
             "",
@@ -31,23 +39,25 @@ def test_an_ipv4_address_in_ipv6s_clothes_is_that_address():
         *("::ffff:127.0.0.1", "::ffff:0.0.0.0", "240.0.0.1", "0.1.2.3"),
     ],
 )
-def test_what_is_no_address_of_a_guest_is_left_out(said):
-    assert guestaccess.addresses([said]) == []
+def test_values_that_are_no_guest_addresses_are_left_out(value):
+    assert guestaccess.addresses([value]) == []
 
 
 def test_a_guest_with_a_million_addresses_shows_sixteen():
     many = (f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(1, 1 << 24))
 
     assert len(guestaccess.addresses(many)) == guestaccess.MOST
-    assert next(many).startswith("10.0.3.")  # the rest was not even looked at
+    assert next(many).startswith("10.0.3.")  # the remaining addresses were not read
 
 
-@pytest.mark.parametrize("said", ["-oProxyCommand=x", "a b", "ROOT;", "", None, 7, "a" * 33, "a\n"])
-def test_what_can_be_no_user_is_none(said):
-    assert guestaccess.ssh_user(said) is None
+@pytest.mark.parametrize(
+    "value", ["-oProxyCommand=x", "a b", "ROOT;", "", None, 7, "a" * 33, "a\n"]
+)
+def test_impossible_user_names_are_left_out(value):
+    assert guestaccess.ssh_user(value) is None
 
 
-def test_who_is_known_logs_in_at_the_first_address():
+def test_the_login_command_has_user_and_first_address():
     assert guestaccess.ssh(["192.0.2.7", "2001:db8::7"], "debian") == "ssh debian@192.0.2.7"
     assert guestaccess.ssh(["192.0.2.7"], guestaccess.ssh_user("USER")) == (
         "ssh USER@192.0.2.7 (USER: the image's default user)"
@@ -55,7 +65,7 @@ def test_who_is_known_logs_in_at_the_first_address():
     assert guestaccess.ssh(["192.0.2.7"], None) is guestaccess.ssh([], None) is None
 
 
-def test_whose_address_is_not_known_yet_logs_in_at_a_place_to_be_filled_in():
+def test_without_an_address_the_login_command_has_a_placeholder():
     assert guestaccess.ssh([], "debian", host="hyper1", jump_networks=["192.168.122.0/24"]) == (
         "ssh debian@ADDRESS (ADDRESS: not known to its host yet)"
     )
@@ -78,9 +88,11 @@ def test_behind_nat_the_way_leads_through_the_host(address, behind, jump):
 
 
 def test_a_host_of_any_name_is_one_word():
-    said = guestaccess.ssh(["192.0.2.7"], "root", host="a b;reboot", jump_networks=["192.0.2.0/24"])
+    command = guestaccess.ssh(
+        ["192.0.2.7"], "root", host="a b;reboot", jump_networks=["192.0.2.0/24"]
+    )
 
-    assert said == "ssh -J 'a b;reboot' root@192.0.2.7"
+    assert command == "ssh -J 'a b;reboot' root@192.0.2.7"
 
 
 @pytest.mark.parametrize(
@@ -95,11 +107,11 @@ def test_a_host_of_any_name_is_one_word():
         ("\x1b]0;never ends", ""),
     ],
 )
-def test_what_would_steer_a_terminal_is_left_out(line, shown):
+def test_control_characters_are_left_out(line, shown):
     assert terminal.printable(line) == shown
 
 
-def test_a_tail_is_of_lines_that_say_something_and_not_too_long():
+def test_a_tail_has_no_empty_lines_and_is_limited():
     text = "".join(f"line {n}\n\n \x1b[m\n" for n in range(20)) + "x" * 1000
 
     lines = terminal.tail(text, 3)

@@ -1,4 +1,4 @@
-"""Where a server of images may not lead: to this host's addresses, and to its cloud's metadata."""
+"""A server of images may not redirect to this host's addresses or its cloud's metadata."""
 
 import json
 import socket
@@ -10,7 +10,7 @@ import pytest
 from saltvirt.core.http import connection
 
 # In a network of its own: 10.9.1.2 stands for the server of an image, 10.9.0.1 is this host's own
-# address. What listens there stands for a service that its firewall keeps from all others.
+# address. The server there stands for a service that its firewall keeps from all others.
 SCRIPT = r"""
 import http.server, json, pathlib, sys, threading
 from saltvirt.core.http import connection, web
@@ -63,7 +63,7 @@ OWN = (
 )
 
 
-def test_no_server_leads_to_this_hosts_own_addresses(tmp_path):
+def test_no_redirect_reaches_this_hosts_own_addresses(tmp_path):
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.1 localhost localhost.\n10.9.0.1 own.example.org\n")
     script = tmp_path / "led.py"
@@ -75,7 +75,7 @@ def test_no_server_leads_to_this_hosts_own_addresses(tmp_path):
     )
     words = ["unshare", "-nm", "sh", "-c", inside, "sh", sys.executable, script, tmp_path / "part"]
 
-    done = subprocess.run(
+    process = subprocess.run(
         [*map(str, words), *OWN],
         capture_output=True,
         text=True,
@@ -84,13 +84,13 @@ def test_no_server_leads_to_this_hosts_own_addresses(tmp_path):
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": utils},
     )
 
-    said = json.loads(done.stdout.splitlines()[-1])
+    results = json.loads(process.stdout.splitlines()[-1])
     # The operator's own URL may name this host.
-    assert said["out"].pop("typed") == "secret"
-    for url, answer in said["out"].items():
+    assert results["out"].pop("typed") == "secret"
+    for url, answer in results["out"].items():
         assert "which only this host reaches; give the URL of the file itself" in answer, url
-    # Not even a connection was made.
-    assert said["asked"] == 0
+    # No connection was opened.
+    assert results["asked"] == 0
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_no_server_leads_to_this_hosts_own_addresses(tmp_path):
         "2001:0:a9fe:a9fe::",
     ],
 )
-def test_what_this_host_alone_reaches(address):
+def test_addresses_that_only_this_host_reaches(address):
     assert connection._is_own(address)
 
 
@@ -126,76 +126,89 @@ def test_what_this_host_alone_reaches(address):
         "fd00::1",
     ],
 )
-def test_what_others_reach_too(address):
+def test_addresses_that_other_hosts_reach(address):
     assert not connection._is_own(address)
 
 
-class Made:
-    """Stand for a connection, of which only the other end's address is asked."""
+class FakeSocket:
+    """Stand for a socket, of which the code reads only the peer's address."""
 
     def __init__(self, peer):
         self.peer, self.is_closed = peer, False
 
     def getpeername(self):
-        """Return where it leads."""
+        """Return the peer's address."""
         return self.peer, 80
 
     def close(self):
-        """Note it."""
+        """Record the call."""
         self.is_closed = True
 
 
 def test_a_name_is_looked_up_once(monkeypatch):
-    """The stranger's name server would give another address the second time (DNS rebinding)."""
-    given = iter(["198.51.100.7", "127.0.0.1"])
-    looked, reached = [], []
+    """A hostile name server would give another address the second time (DNS rebinding)."""
+    addresses = iter(["198.51.100.7", "127.0.0.1"])
+    looked_up_names, connected_names = [], []
 
     def look_up(host, port, **_options):
-        looked.append(host)
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(given), port))]
+        looked_up_names.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(addresses), port))]
 
-    def reach(address, *_given, **_options):
-        reached.append(address[0])
-        return Made("198.51.100.1" if len(reached) == 1 else address[0])
+    def reach(address, *_args, **_options):
+        connected_names.append(address[0])
+        return FakeSocket("198.51.100.1" if len(connected_names) == 1 else address[0])
 
     monkeypatch.setattr(connection.socket, "getaddrinfo", look_up)
     monkeypatch.setattr(connection.socket, "create_connection", reach)
-    way, request = connection._Connector(), urllib.request.Request("http://images.example.org/x")
+    connector, request = (
+        connection._Connector(),
+        urllib.request.Request("http://images.example.org/x"),
+    )
 
-    way.to(request)(("images.example.org", 80))
-    way.to(request)(("elsewhere.example.org", 80))
+    connector.to(request)(("images.example.org", 80))
+    connector.to(request)(("elsewhere.example.org", 80))
 
-    assert looked == ["elsewhere.example.org"]
-    assert reached == ["images.example.org", "198.51.100.7"]
+    assert looked_up_names == ["elsewhere.example.org"]
+    assert connected_names == ["images.example.org", "198.51.100.7"]
 
 
-def test_of_several_addresses_those_are_taken_that_others_reach(monkeypatch):
-    found = [
+def test_of_several_addresses_a_public_one_is_used(monkeypatch):
+    address_infos = [
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 80))
         for address in ("127.0.0.1", "198.51.100.7")
     ]
-    monkeypatch.setattr(connection.socket, "getaddrinfo", lambda *_a, **_k: found)
-    monkeypatch.setattr(connection.socket, "create_connection", lambda to, *_a, **_k: Made(to[0]))
-    way, request = connection._Connector(), urllib.request.Request("http://images.example.org/x")
-    way.to(request)(("198.51.100.1", 80))
+    monkeypatch.setattr(connection.socket, "getaddrinfo", lambda *_a, **_k: address_infos)
+    monkeypatch.setattr(
+        connection.socket, "create_connection", lambda to, *_a, **_k: FakeSocket(to[0])
+    )
+    connector, request = (
+        connection._Connector(),
+        urllib.request.Request("http://images.example.org/x"),
+    )
+    connector.to(request)(("198.51.100.1", 80))
 
-    assert way.to(request)(("both.example.org", 80)).peer == "198.51.100.7"
+    assert connector.to(request)(("both.example.org", 80)).peer == "198.51.100.7"
 
 
-def test_a_name_that_leads_to_metadata_is_no_place_of_an_image(monkeypatch):
-    """A stranger may have the name of a server, which the operator trusts, lead there."""
-    made = Made("169.254.169.254")
-    monkeypatch.setattr(connection.socket, "create_connection", lambda *_a, **_k: made)
-    way, request = connection._Connector(), urllib.request.Request("http://images.example.org/x")
+def test_a_name_with_a_metadata_address_is_refused(monkeypatch):
+    """An attacker may let the name of a server that the operator trusts resolve to it."""
+    fake_socket = FakeSocket("169.254.169.254")
+    monkeypatch.setattr(connection.socket, "create_connection", lambda *_a, **_k: fake_socket)
+    connector, request = (
+        connection._Connector(),
+        urllib.request.Request("http://images.example.org/x"),
+    )
 
     with pytest.raises(OSError, match="leads to 169.254.169.254, which only this host reaches"):
-        way.to(request)(("images.example.org", 80))
+        connector.to(request)(("images.example.org", 80))
 
-    assert made.is_closed
+    assert fake_socket.is_closed
 
 
-def test_no_proxy_is_asked_for_an_address_of_this_host(monkeypatch):
-    monkeypatch.setattr(connection.socket, "create_connection", lambda *_a, **_k: Made("10.0.0.9"))
+def test_an_address_of_this_host_is_not_requested_through_a_proxy(monkeypatch):
+    monkeypatch.setattr(
+        connection.socket, "create_connection", lambda *_a, **_k: FakeSocket("10.0.0.9")
+    )
     way, request = connection._Connector(), urllib.request.Request("http://images.example.org/x")
     request.set_proxy("proxy.example.org:3128", "http")
     way.to(request)(("proxy.example.org", 3128))

@@ -1,4 +1,4 @@
-"""Images of the web: fetched once per version, and from where a break left them."""
+"""Images of the web are fetched once per version, and continue after an interruption."""
 
 import datetime
 import http.server
@@ -40,25 +40,25 @@ def raw_disk(tmp_path):
 
 @pytest.fixture
 def web(tmp_path):
-    """A web server on loopback: its folder, its address and what it was asked."""
-    asked = []
+    """A web server on loopback for a folder: its address, and the status codes it has sent."""
+    status_codes = []
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *args, **kwargs):
             super().__init__(*args, directory=str(tmp_path), **kwargs)
 
         def log_request(self, code="-", size="-"):
-            asked.append(int(code))
+            status_codes.append(int(code))
 
         def log_message(self, *_args):
             pass
 
     with served(Handler) as address:
-        yield address, asked
+        yield address, status_codes
 
 
-class Leading(http.server.BaseHTTPRequestHandler):
-    """A server that leads to wherever it is told."""
+class RedirectingHandler(http.server.BaseHTTPRequestHandler):
+    """A server that redirects to a URL."""
 
     to, code = "", 302
 
@@ -72,17 +72,17 @@ class Leading(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def leading():
+def redirecting_server():
     """Serve with :class:`Leading`; yield the address and the handler to be changed."""
-    handler = type("Handler", (Leading,), {})
+    handler = type("Handler", (RedirectingHandler,), {})
     with served(handler) as address:
         yield address, handler
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("to", ["ftp://127.0.0.1:9/x", "file://{}", "data:,x", "FTP://x/", "//[x"])
-def test_a_server_that_leads_out_of_the_web_is_not_followed(leading, host, image, code, to):
-    url, handler = leading
+def test_a_redirect_to_another_scheme_is_not_followed(redirecting_server, host, image, code, to):
+    url, handler = redirecting_server
     handler.to, handler.code = to.format(image), code
     scheme = to.partition(":")[0].lower() if to[0] != "/" else "what is not a URL"
 
@@ -94,28 +94,28 @@ def test_a_server_that_leads_out_of_the_web_is_not_followed(leading, host, image
         )
 
 
-def test_a_server_that_leads_on_within_the_web_is_followed(leading, web, host, image):
-    url, handler = leading
-    plain, asked = web
+def test_a_redirect_to_another_web_server_is_followed(redirecting_server, web, host, image):
+    url, handler = redirecting_server
+    plain, status_codes = web
     for handler.to in (f"{plain}/{image.name}", f"//{plain.removeprefix('http://')}/{image.name}"):
-        got = saltvirt_web.fetch_small(
+        content = saltvirt_web.fetch_small(
             f"{url}/x", MIB, Meter(writelimit.from_settings(host), "x", host.images)
         )
-        assert got == image.read_bytes()
-    assert asked == [200, 200]
+        assert content == image.read_bytes()
+    assert status_codes == [200, 200]
 
 
-def test_a_server_leads_nobody_to_what_this_host_alone_reaches(leading, host):
-    """What it serves goes into guests: it could have them be given what listens on the host."""
-    url, handler = leading
-    asked = []
+def test_a_redirect_to_addresses_that_only_this_host_reaches_is_refused(redirecting_server, host):
+    """Its images go into guests, so a redirect could give them data of the host's services."""
+    url, handler = redirecting_server
+    requested_paths = []
 
-    class Own(Leading):
+    class Own(RedirectingHandler):
         def do_GET(self):
-            asked.append(self.path)
+            requested_paths.append(self.path)
 
-    with served(Own, at="127.0.0.2") as own:
-        handler.to = f"{own}/secret"
+    with served(Own, at="127.0.0.2") as own_address:
+        handler.to = f"{own_address}/secret"
         with pytest.raises(ImageError, match="the server leads to 127.0.0.2, which only this host"):
             obtain(host, f"{url}/x.qcow2", validate=validation.accept_any)
         with pytest.raises(ImageError, match="the server leads to 127.0.0.2, which only this host"):
@@ -123,16 +123,16 @@ def test_a_server_leads_nobody_to_what_this_host_alone_reaches(leading, host):
                 f"{url}/x", 100, Meter(writelimit.from_settings(host), "x", host.images)
             )
 
-    assert asked == []
+    assert requested_paths == []
 
 
-def test_a_proxy_on_this_host_is_asked_wherever_a_server_leads_to(leading, host, monkeypatch):
-    url, handler = leading
-    asked = []
+def test_a_proxy_on_this_host_gets_redirected_requests_too(redirecting_server, host, monkeypatch):
+    url, handler = redirecting_server
+    requested_paths = []
 
-    class Proxy(Leading):
+    class Proxy(RedirectingHandler):
         def do_GET(self):
-            asked.append(self.path)
+            requested_paths.append(self.path)
             self.send_response(200)
             self.send_header("Content-Length", "5")
             self.end_headers()
@@ -142,15 +142,15 @@ def test_a_proxy_on_this_host_is_asked_wherever_a_server_leads_to(leading, host,
     with served(Proxy, at="127.0.0.2") as proxy:
         monkeypatch.setenv("http_proxy", proxy)
         monkeypatch.setenv("no_proxy", "127.0.0.1")
-        got = saltvirt_web.fetch_small(
+        content = saltvirt_web.fetch_small(
             f"{url}/x", 100, Meter(writelimit.from_settings(host), "x", host.images)
         )
 
-    assert got == b"image" and asked == ["http://images.example.org/x"]
+    assert content == b"image" and requested_paths == ["http://images.example.org/x"]
 
 
 @pytest.mark.parametrize("scheme", ["file", "ftp", "data"])
-def test_only_what_is_of_the_web_is_opened(host, image, scheme):
+def test_only_urls_of_the_web_are_opened(host, image, scheme):
     url = {"file": f"file://{image}", "ftp": "ftp://127.0.0.1:9/x", "data": "data:,x"}[scheme]
 
     with pytest.raises(ImageError, match=f"unknown url type: {scheme}"):
@@ -158,15 +158,15 @@ def test_only_what_is_of_the_web_is_opened(host, image, scheme):
 
 
 @pytest.fixture
-def proved(tmp_path, monkeypatch):
-    """A web server with TLS that Python believes, and that leads to wherever it is told."""
+def tls_server(tmp_path, monkeypatch):
+    """A web server with TLS that Python trusts, and that redirects to a URL."""
     key = rsa.generate_private_key(65537, 2048)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.timezone.utc)
     day = datetime.timedelta(days=1)
     address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now - day, now + day)
-    cert = made.add_extension(address, critical=False).sign(key, hashes.SHA256())
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - day, now + day)
+    cert = builder.add_extension(address, critical=False).sign(key, hashes.SHA256())
     pem = tmp_path / "server.pem"
     pem.write_bytes(
         cert.public_bytes(serialization.Encoding.PEM)
@@ -180,14 +180,14 @@ def proved(tmp_path, monkeypatch):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
 
-    handler = type("Handler", (Leading,), {})
+    handler = type("Handler", (RedirectingHandler,), {})
     with served(handler, context) as address:
         yield address.replace("http:", "https:"), handler
 
 
-def test_a_server_that_is_proved_leads_to_none_that_is_not(web, proved, host, image):
-    plain, asked = web
-    url, handler = proved
+def test_a_tls_server_may_not_redirect_to_a_plain_one(web, tls_server, host, image):
+    plain, status_codes = web
+    url, handler = tls_server
     handler.to = f"{plain}/{image.name}"
 
     with pytest.raises(ImageError, match="leads to http://127.0.0.1, where nobody vouches"):
@@ -196,23 +196,23 @@ def test_a_server_that_is_proved_leads_to_none_that_is_not(web, proved, host, im
         saltvirt_web.fetch_small(
             f"{url}/x", 100, Meter(writelimit.from_settings(host), "x", host.images)
         )
-    assert asked == []
+    assert status_codes == []
 
 
 def test_an_image_of_the_web_is_fetched_once_per_version(web, host, image):
-    url, asked = web
-    heard = []
+    url, status_codes = web
+    progress = []
 
-    first = obtain(host, f"{url}/{image.name}", heard)
-    again = obtain(host, f"{url}/{image.name}")
+    first_image = obtain(host, f"{url}/{image.name}", progress)
+    second_image = obtain(host, f"{url}/{image.name}")
 
-    assert first == again
-    assert asked == [200, 304]
-    assert heard[-1] == (image.stat().st_size,) * 2
+    assert first_image == second_image
+    assert status_codes == [200, 304]
+    assert progress[-1] == (image.stat().st_size,) * 2
 
 
-class Unchanged(http.server.BaseHTTPRequestHandler):
-    """Says that nothing has changed, to whomever; cuts the first answer off, if it is to."""
+class UnchangedHandler(http.server.BaseHTTPRequestHandler):
+    """A server that answers 304 to all requests; it cuts off the first answer if ``cuts``."""
 
     cuts = False
 
@@ -227,21 +227,21 @@ class Unchanged(http.server.BaseHTTPRequestHandler):
             self.send_response(304)
             self.end_headers()
 
-    def log_message(self, *_said):
-        """Say nothing."""
+    def log_message(self, *_args):
+        """Log nothing."""
 
 
 @pytest.mark.parametrize("cuts", [False, True])
-def test_what_has_not_changed_is_not_taken_for_what_has_arrived(host, cuts):
-    """The beginning of a script would be a whole one."""
-    with served(type("Handler", (Unchanged,), {"cuts": cuts})) as url:
+def test_an_answer_not_modified_does_not_complete_a_partial_download(host, cuts):
+    """The beginning of a script would be run as a complete one."""
+    with served(type("Handler", (UnchangedHandler,), {"cuts": cuts})) as url:
         for _time in range(2):
             with pytest.raises(ImageError, match=r"x.sh (cannot be fetched: HTTP 304|was cut off)"):
                 obtain(host, f"{url}/x.sh", validate=validation.accept_any)
 
 
-def test_what_the_web_does_not_have_is_said(web, host):
-    url, _asked = web
+def test_an_image_missing_on_the_server_is_an_error(web, host):
+    url, _status_codes = web
 
     with pytest.raises(ImageError, match=r"none.img cannot be fetched: HTTP 404"):
         obtain(host, f"{url}/none.img")
@@ -249,7 +249,7 @@ def test_what_the_web_does_not_have_is_said(web, host):
         obtain(host, "http://127.0.0.1:9/x.img")
 
 
-class Shaky(http.server.BaseHTTPRequestHandler):
+class ShakyHandler(http.server.BaseHTTPRequestHandler):
     """A server that hangs up after so many bytes of each answer."""
 
     data, tag, most, asked = b"", '"one"', 10, ()
@@ -274,28 +274,28 @@ class Shaky(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def shaky():
     """Serve with :class:`Shaky`; yield the address and the handler to be changed."""
-    handler = type("Handler", (Shaky,), {"asked": []})
+    handler = type("Handler", (ShakyHandler,), {"asked": []})
     with served(handler) as address:
         yield f"{address}/x.img", handler
 
 
 def partials(host):
-    """Return what lies in the cache of a download that is not over."""
+    """Return the partial downloads in the cache."""
     return sorted(p.name for p in cache.ensure_folder(host).glob("*.partial*"))
 
 
-def test_a_download_that_breaks_goes_on_where_it_was(shaky, host, raw_disk):
+def test_an_interrupted_download_continues_at_its_offset(shaky, host, raw_disk):
     url, handler = shaky
     handler.data, handler.most = raw_disk.read_bytes(), 3 * MIB
 
-    got = obtain(host, url)
+    image_file = obtain(host, url)
 
-    assert Path(got.path).read_bytes() == handler.data
+    assert Path(image_file.path).read_bytes() == handler.data
     assert handler.asked == [None, f"bytes={3 * MIB}-", f"bytes={6 * MIB}-"]
     assert partials(host) == []
 
 
-def test_what_arrived_is_kept_for_the_next_call(shaky, host, raw_disk):
+def test_a_partial_download_is_kept_for_the_next_call(shaky, host, raw_disk):
     url, handler = shaky
     handler.data, handler.most = raw_disk.read_bytes(), MIB
 
@@ -309,10 +309,8 @@ def test_what_arrived_is_kept_for_the_next_call(shaky, host, raw_disk):
     assert partials(host) == []
 
 
-def test_what_arrived_before_the_host_was_started_anew_is_not_trusted(
-    shaky, host, raw_disk, monkeypatch
-):
-    # Faked: after a power cut the length of a file may be there, and its bytes zeros.
+def test_a_partial_download_from_before_a_reboot_is_not_trusted(shaky, host, raw_disk, monkeypatch):
+    # A fake: after a power cut a file may have its length, and only zeros in it.
     url, handler = shaky
     handler.data, handler.most = raw_disk.read_bytes(), MIB
     with pytest.raises(ImageError, match="cut off"):
@@ -322,13 +320,13 @@ def test_what_arrived_before_the_host_was_started_anew_is_not_trusted(
     monkeypatch.setattr(files, "read_boot_id", lambda: "another")
     handler.most = 8 * MIB
 
-    got = obtain(host, url)
+    image_file = obtain(host, url)
 
-    assert Path(got.path).read_bytes() == handler.data
+    assert Path(image_file.path).read_bytes() == handler.data
     assert handler.asked[-1] is None
 
 
-def test_the_beginning_of_an_older_version_is_thrown_away(shaky, host, raw_disk, image):
+def test_a_partial_download_of_an_older_version_is_discarded(shaky, host, raw_disk, image):
     url, handler = shaky
     handler.data, handler.most = raw_disk.read_bytes(), MIB
     with pytest.raises(ImageError, match="cut off"):
@@ -350,7 +348,7 @@ def test_without_a_strong_tag_nothing_is_kept(shaky, host, tag):
     assert set(handler.asked) == {None}
 
 
-def test_a_download_that_nobody_takes_up_is_swept_after_a_day(host, image):
+def test_an_abandoned_download_is_removed_after_a_day(host, image):
     old, new = (cache.ensure_folder(host) / f"{name}.partial" for name in ("old", "new"))
     old.write_text("x")
     new.write_text("x")
@@ -361,8 +359,8 @@ def test_a_download_that_nobody_takes_up_is_swept_after_a_day(host, image):
     assert partials(host) == ["new.partial"]
 
 
-class Odd(http.server.BaseHTTPRequestHandler):
-    """A server whose words would steer a terminal, and whose numbers are none."""
+class OddHandler(http.server.BaseHTTPRequestHandler):
+    """A server with control characters and wrong numbers in its headers."""
 
     def do_GET(self):
         if "word" in self.path:
@@ -382,8 +380,8 @@ class Odd(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("name", ["word.img", "number.img"])
-def test_what_a_server_says_is_one_line_and_its_numbers_are_some(host, name):
-    with served(Odd) as address, pytest.raises(ImageError) as caught:
+def test_odd_headers_of_a_server_are_escaped_and_ignored(host, name):
+    with served(OddHandler) as address, pytest.raises(ImageError) as caught:
         obtain(host, f"{address}/{name}")
 
     assert str(caught.value).isprintable() and len(str(caught.value)) < 500

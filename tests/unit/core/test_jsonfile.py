@@ -32,7 +32,7 @@ def test_a_missing_file_is_empty_and_a_change_makes_it(path):
     assert file.change(lambda value: value | {"a"}) == {"a"}
     assert json.loads(path.read_text()) == {"version": 1, "names": ["a"]}
     assert path.stat().st_mode & 0o777 == 0o600 and file.read() == {"a"}
-    assert [one.name for one in path.parent.iterdir()] == ["names.json"]
+    assert [entry.name for entry in path.parent.iterdir()] == ["names.json"]
 
 
 def test_nothing_is_written_and_no_lock_is_taken_while_nothing_changes(path, monkeypatch):
@@ -43,7 +43,7 @@ def test_nothing_is_written_and_no_lock_is_taken_while_nothing_changes(path, mon
     assert file.change(lambda value: value | {"a"}) == {"a"}
 
 
-def test_changes_at_once_lose_nothing(path):
+def test_concurrent_changes_lose_nothing(path):
     file = names(path)
 
     def change(number):
@@ -75,7 +75,7 @@ def test_a_damaged_file_is_named_with_its_remedy_and_stays(path, text):
 
 
 @pytest.mark.parametrize("text", DAMAGED)
-def test_a_damaged_cache_is_written_anew(path, text, caplog):
+def test_a_damaged_cache_is_replaced(path, text, caplog):
     file = names(path)
     path.parent.mkdir()
     path.write_text(text)

@@ -1,4 +1,4 @@
-"""What is submitted as a minion's key, and is none, is refused in one line."""
+"""A submitted key of a minion that is no valid key is refused in one line."""
 
 import base64
 
@@ -10,7 +10,7 @@ from saltvirt.core.errors import BadArgument
 UNKNOWN = bytes.fromhex("300e300806062a85030202130302 0001")
 
 
-def test_a_key_of_an_algorithm_that_nobody_knows_is_refused():
+def test_a_key_of_an_unknown_algorithm_is_refused():
     lines = ["-----BEGIN PUBLIC KEY-----", base64.b64encode(UNKNOWN).decode()]
     text = "\n".join([*lines, "-----END PUBLIC KEY-----", ""])
 

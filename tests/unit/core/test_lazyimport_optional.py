@@ -7,7 +7,7 @@ from saltvirt.core.salt import lazyimport
 from saltvirt.libvirt import connect
 
 
-def test_a_module_that_was_missing_is_found_once_it_is_there(tmp_path, monkeypatch):
+def test_a_missing_module_is_found_after_its_installation(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     module = lazyimport.OptionalModule("installed_meanwhile")
     assert lazyimport.is_missing(module)
@@ -38,23 +38,25 @@ def test_a_file_of_the_same_name_is_not_the_module(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("said", "remedy"),
+    ("import_error", "remedy"),
     [
         ("/lib64/libldap.so.2: undefined symbol: EVP_md2, version OPENSSL_3.0.0", "update Salt"),
         ("libvirt.so.0: cannot open shared object file", "salt-pip install --force-reinstall"),
     ],
 )
-def test_a_libvirt_that_cannot_be_loaded_says_why(said, remedy, tmp_path, monkeypatch):
-    (tmp_path / "broken_libvirt.py").write_text(f"raise ImportError({said!r})")
+def test_the_error_of_an_unloadable_libvirt_names_the_reason(
+    import_error, remedy, tmp_path, monkeypatch
+):
+    (tmp_path / "broken_libvirt.py").write_text(f"raise ImportError({import_error!r})")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(connect, "libvirt", lazyimport.OptionalModule("broken_libvirt"))
 
-    told = connect.why_missing()
+    message = connect.why_missing()
 
-    assert f"'libvirt' cannot be loaded: {said}; " in told
-    assert remedy in told and "\n" not in told
+    assert f"'libvirt' cannot be loaded: {import_error}; " in message
+    assert remedy in message and "\n" not in message
 
 
-def test_a_module_that_was_there_is_itself():
+def test_an_installed_module_is_the_module_itself():
     assert lazyimport.why_broken(sys) is None
     assert not lazyimport.is_missing(sys)

@@ -1,4 +1,4 @@
-"""Locks between processes, and what a process that is told to end undoes first."""
+"""Locks between processes, and steps that a process undoes before it ends."""
 
 import errno
 import multiprocessing
@@ -12,23 +12,23 @@ from saltvirt.core.errors import StorageError
 
 
 def in_another_process(function, *args):
-    """Start a function in a process of its own; it says on the pipe when it is there."""
+    """Start a function in a process of its own, which writes to the pipe when it is ready."""
     fork = multiprocessing.get_context("fork")
-    here, there = fork.Pipe()
-    process = fork.Process(target=function, args=(there, *args))
+    parent_end, child_end = fork.Pipe()
+    process = fork.Process(target=function, args=(child_end, *args))
     process.start()
-    assert here.recv() == "there"
-    return process, here
+    assert parent_end.recv() == "there"
+    return process, parent_end
 
 
 def hold(pipe, path):
-    """Hold a lock until told to end."""
+    """Hold a lock until a message arrives."""
     with locks.hold_lock(path):
         pipe.send("there")
         pipe.recv()
 
 
-def test_a_lock_is_one_processs_at_a_time_and_leaves_no_file(tmp_path):
+def test_a_lock_has_one_holder_at_a_time_and_leaves_no_file(tmp_path):
     path = tmp_path / "a" / "lock"
     process, pipe = in_another_process(hold, path)
 
@@ -53,32 +53,32 @@ def test_the_lock_of_a_killed_process_is_free_at_once(tmp_path):
 
 
 def test_undo_runs_backwards_and_to_the_end(caplog):
-    done = []
+    undone = []
 
     def fail(step):
         raise OSError(step)
 
     with pytest.raises(KeyboardInterrupt), undo.on_failure() as steps:
-        steps.undo_with(done.append, "first")
+        steps.undo_with(undone.append, "first")
         steps.undo_with(fail, "second")
-        steps.undo_with(done.append, "third")
+        steps.undo_with(undone.append, "third")
         raise KeyboardInterrupt
 
-    assert done == ["third", "first"]
+    assert undone == ["third", "first"]
     assert "undo step failed: fail(second): second" in caplog.text
 
 
 def test_success_undoes_nothing():
-    done = []
+    undone = []
 
     with undo.on_failure() as steps:
-        steps.undo_with(done.append, "first")
+        steps.undo_with(undone.append, "first")
 
-    assert done == []
+    assert undone == []
 
 
 def terminated(pipe, path):
-    """Undo a step when told to end."""
+    """Undo a step at a signal."""
     with undo.on_signals(), undo.on_failure() as steps:
         path.touch()
         steps.undo_with(path.unlink)
@@ -86,7 +86,7 @@ def terminated(pipe, path):
         pipe.recv()
 
 
-def test_a_process_that_is_told_to_end_undoes_its_steps_first(tmp_path):
+def test_a_process_that_gets_sigterm_undoes_its_steps_first(tmp_path):
     process, _pipe = in_another_process(terminated, tmp_path / "made")
     assert (tmp_path / "made").exists()
 
@@ -97,8 +97,8 @@ def test_a_process_that_is_told_to_end_undoes_its_steps_first(tmp_path):
     assert process.exitcode == 143
 
 
-def told_twice(pipe, path):
-    """Undo two steps when told to end; be told again in the middle of it."""
+def ended_twice(pipe, path):
+    """Undo two steps at a signal, with another signal in the middle."""
     with undo.on_signals(), undo.on_failure() as steps:
         path.touch()
         steps.undo_with(path.unlink)
@@ -107,8 +107,8 @@ def told_twice(pipe, path):
         pipe.recv()
 
 
-def test_a_process_that_is_told_twice_to_end_undoes_all_its_steps(tmp_path):
-    process, _pipe = in_another_process(told_twice, tmp_path / "made")
+def test_a_process_that_gets_sigterm_twice_undoes_all_its_steps(tmp_path):
+    process, _pipe = in_another_process(ended_twice, tmp_path / "made")
 
     os.kill(process.pid, signal.SIGTERM)
     process.join()
@@ -117,8 +117,8 @@ def test_a_process_that_is_told_twice_to_end_undoes_all_its_steps(tmp_path):
     assert process.exitcode == 143
 
 
-def refusing(number):
-    """Return an opener that fails as a file system does."""
+def failing_opener(number):
+    """Return an opener that fails with this error of a file system."""
 
     def refuse(path, _flags):
         raise OSError(number, os.strerror(number), str(path))
@@ -136,7 +136,7 @@ def refusing(number):
     ],
 )
 def test_a_lock_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, number, remedy):
-    monkeypatch.setattr(locks, "private", refusing(number))
+    monkeypatch.setattr(locks, "private", failing_opener(number))
     expected = f"^cannot make the lock {tmp_path}/lock: {remedy}"
 
     with pytest.raises(StorageError, match=expected), locks.hold_lock(tmp_path / "lock"):
@@ -155,16 +155,18 @@ def test_a_locks_folder_that_cannot_be_made_is_one_line(tmp_path):
         pytest.fail("nobody has it")
 
 
-def test_who_may_not_make_a_lock_is_for_the_master_to_explain(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks, "private", refusing(errno.EACCES))
+def test_a_missing_permission_for_a_lock_is_explained_by_the_master(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "private", failing_opener(errno.EACCES))
 
     with pytest.raises(PermissionError), locks.hold_lock(tmp_path / "lock"):
         pytest.fail("nobody has it")
 
 
-def test_a_lock_that_cannot_be_removed_does_not_hide_what_went_wrong(tmp_path, monkeypatch):
+def test_a_lock_that_cannot_be_removed_does_not_hide_the_error(tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="the real one"), locks.hold_lock(tmp_path / "lock"):
-        monkeypatch.setattr(Path, "unlink", lambda *_a, **_k: refusing(errno.EROFS)("lock", 0))
+        monkeypatch.setattr(
+            Path, "unlink", lambda *_a, **_k: failing_opener(errno.EROFS)("lock", 0)
+        )
         raise StorageError("the real one")
 
     assert not locks.is_held(tmp_path / "lock")

@@ -1,4 +1,4 @@
-"""The table of the functions that only look is complete: each function of each file is in it."""
+"""The table of reading functions is complete: each function of each file is in it."""
 
 import importlib.util
 import inspect
@@ -44,11 +44,13 @@ def test_each_function_is_on_one_side_of_the_table(folder, stem):
 
 
 @pytest.mark.parametrize("folder", TABLES)
-def test_the_table_has_no_file_that_is_gone(folder):
-    assert sorted(TABLES[folder]) == [stem for other, stem in FILES if other == folder]
+def test_the_table_has_no_removed_files(folder):
+    assert sorted(TABLES[folder]) == [
+        stem for folder_of_file, stem in FILES if folder_of_file == folder
+    ]
 
 
-def test_a_name_that_is_in_two_files_is_on_one_side():
+def test_a_name_in_two_files_is_on_one_side():
     rows = [row for table in TABLES.values() for row in table.values()]
     looking = frozenset().union(*(row.looking() for row in rows))
     changing = frozenset().union(*(row.changing() for row in rows))

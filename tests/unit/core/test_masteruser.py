@@ -1,4 +1,4 @@
-"""Root uses the master's files as the master's user, and says whose file is in the way."""
+"""Root uses the master's files as the master's user, and explains missing permissions."""
 
 import os
 import pwd
@@ -28,8 +28,8 @@ __opts__ = {}
 
 @pytest.fixture
 def master():
-    """Options of a master whose user is nobody; its folder is that user's, the rest is root's."""
-    # Not below pytest's own folder, which nobody else may enter.
+    """Options of a master with the user "nobody", which owns its folder; root owns the rest."""
+    # Other users may not enter pytest's own folder.
     folder = Path(tempfile.mkdtemp(prefix="salt-virt-"))
     folder.chmod(0o755)
     for name in ("pki", "cache"):
@@ -48,7 +48,7 @@ def owner(path):
 
 
 @needs_root
-def test_what_root_makes_belongs_to_the_masters_user_and_is_nobody_elses(master):
+def test_files_of_root_belong_to_the_masters_user_alone(master):
     place = store.Store(Path(master["pki_dir"]) / "libvirt")
     groups = os.getgroups()
 
@@ -58,30 +58,30 @@ def test_what_root_makes_belongs_to_the_masters_user_and_is_nobody_elses(master)
         with locks.hold_lock(Path(master["cachedir"]) / "salt-virt" / "vm.json") as handle:
             assert os.fstat(handle.fileno()).st_uid == USER.pw_uid
 
-    made = {path for path in place.folder.rglob("*")} | {place.folder}
-    assert len(made) == 6
-    assert {owner(path)[:2] for path in made} == {(USER.pw_uid, USER.pw_gid)}
+    paths = {path for path in place.folder.rglob("*")} | {place.folder}
+    assert len(paths) == 6
+    assert {owner(path)[:2] for path in paths} == {(USER.pw_uid, USER.pw_gid)}
     assert owner(place.folder / "cakey.pem")[2] == 0o600
-    # Afterwards it is root again.
+    # Afterwards the process is root again.
     assert os.getgroups() == groups
     files.write(Path(master["pki_dir"]) / "new", b"")
     assert owner(Path(master["pki_dir"]) / "new")[0] == 0
 
 
 @needs_root
-def test_the_masters_user_has_the_orders_and_the_hints(master):
+def test_orders_and_last_seen_vms_belong_to_the_masters_user(master):
     with masteruser.as_master_user(master):
         with orders.opened(master, "web") as order:
             orders.begin(order, orders.PLACING)
         lastseen.record_move(master, "web", "hyper1")
 
-    made = list((orders.folder(master).parent).rglob("*"))
-    assert len(made) == 4
-    assert {owner(path)[0] for path in made} == {USER.pw_uid}
+    paths = list((orders.folder(master).parent).rglob("*"))
+    assert len(paths) == 4
+    assert {owner(path)[0] for path in paths} == {USER.pw_uid}
 
 
 @needs_root
-def test_threads_that_are_begun_inside_are_that_user_and_the_others_stay_root(master):
+def test_only_threads_started_inside_run_as_the_masters_user(master):
     path = Path(master["cachedir"]).parent / "secret"
 
     with ThreadPoolExecutor(1) as before:
@@ -93,13 +93,13 @@ def test_threads_that_are_begun_inside_are_that_user_and_the_others_stay_root(ma
 
 
 @needs_root
-def test_two_threads_at_once_have_groups_of_their_own(master):
-    both, ended = threading.Barrier(3), threading.Event()
-    theirs = os.getgrouplist(USER.pw_name, USER.pw_gid)
+def test_two_concurrent_threads_have_separate_groups(master):
+    barrier, ended = threading.Barrier(3), threading.Event()
+    user_groups = os.getgrouplist(USER.pw_name, USER.pw_gid)
 
     def act(wait):
         with masteruser.as_master_user(master):
-            both.wait(10)
+            barrier.wait(10)
             wait(10)
             return os.getgroups()
 
@@ -108,11 +108,11 @@ def test_two_threads_at_once_have_groups_of_their_own(master):
     try:
         with ThreadPoolExecutor(2) as pool:
             short, long = pool.submit(act, lambda _s: None), pool.submit(act, ended.wait)
-            both.wait(10)
-            mine = os.getgroups()
+            barrier.wait(10)
+            main_groups = os.getgroups()
             first = short.result()
             ended.set()
-            assert (mine, first, long.result()) == ([0, 42], theirs, theirs)
+            assert (main_groups, first, long.result()) == ([0, 42], user_groups, user_groups)
         assert os.getgroups() == [0, 42]
     finally:
         os.setgroups(before)
@@ -120,17 +120,17 @@ def test_two_threads_at_once_have_groups_of_their_own(master):
 
 @needs_root
 @pytest.mark.parametrize("call", ["_set_groups", "_set_ids"])
-def test_rights_that_cannot_be_lent_are_not_lent_in_part(master, monkeypatch, call):
+def test_user_and_groups_are_changed_both_or_not_at_all(master, monkeypatch, call):
     before, lend = os.getgroups(), getattr(masteruser, call)
     secret = Path(master["cachedir"]).parent / "secret"
     calls = []
 
-    def refuse(*wanted):
-        calls.append(wanted)
+    def refuse(*args):
+        calls.append(args)
         if len(calls) == 1:
-            lend(*wanted) if call == "_set_groups" else None
+            lend(*args) if call == "_set_groups" else None
             raise MasterError("no")
-        return lend(*wanted)
+        return lend(*args)
 
     monkeypatch.setattr(masteruser, call, refuse)
     with pytest.raises(MasterError), masteruser.as_master_user(master):
@@ -142,8 +142,8 @@ def test_rights_that_cannot_be_lent_are_not_lent_in_part(master, monkeypatch, ca
 
 @needs_root
 @pytest.mark.parametrize("machine", ["x86_64", "sparc"])
-def test_groups_are_set_on_every_kind_of_machine(master, monkeypatch, machine):
-    if machine == "sparc":  # one whose call is not known
+def test_groups_are_set_on_each_architecture(master, monkeypatch, machine):
+    if machine == "sparc":  # an architecture with an unknown system call
         monkeypatch.setattr(masteruser.platform, "machine", lambda: machine)
     before = os.getgroups()
 
@@ -154,11 +154,11 @@ def test_groups_are_set_on_every_kind_of_machine(master, monkeypatch, machine):
 
 @needs_root
 @pytest.mark.parametrize("name", ["shadow", "sub/shadow", "own"])
-def test_no_command_is_advised_that_goes_through_a_link(master, name):
+def test_no_suggested_command_follows_a_link(master, name):
     folder, etc = Path(master["pki_dir"]), Path(master["pki_dir"]).parent / "etc"
     (etc / "sub").mkdir(parents=True)
-    for one in ("shadow", "sub/shadow", "own"):
-        (etc / one).touch(mode=0o600)
+    for file_name in ("shadow", "sub/shadow", "own"):
+        (etc / file_name).touch(mode=0o600)
     os.chown(etc / "own", USER.pw_uid, -1)
     (etc / "own").chmod(0)
     (folder / "libvirt").symlink_to(etc)
@@ -198,7 +198,7 @@ def test_only_roots_own_link_to_the_masters_folder_is_followed(master, place):
 
 
 @needs_root
-def test_a_link_that_the_masters_user_planted_leads_root_nowhere(master):
+def test_root_does_not_follow_a_link_that_the_masters_user_planted(master):
     folder = Path(master["pki_dir"])
     secret = folder.parent / "secret"
     for name in ("cakey.pem", "ca.lock"):
@@ -220,7 +220,7 @@ def test_a_link_that_the_masters_user_planted_leads_root_nowhere(master):
 
 @needs_root
 @pytest.mark.parametrize("name", ["revoked", "issued", "next"])
-def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(master, name):
+def test_an_unreadable_folder_does_not_count_as_empty(master, name):
     place = store.Store(Path(master["pki_dir"]) / "libvirt")
     with masteruser.as_master_user(master):
         place.authority(NOW)
@@ -280,7 +280,7 @@ REFUSED = {
 
 @needs_root
 @pytest.mark.parametrize(("path", "line"), REFUSED.values(), ids=REFUSED)
-def test_a_runner_says_whose_file_is_in_the_way_and_what_mends_it(master, path, line):
+def test_a_runner_names_the_owner_of_an_unreadable_file_and_the_remedy(master, path, line):
     folder = Path(master["pki_dir"]).parent
     for name in ("pki/libvirt", "cache/salt-virt", "private/x"):
         (folder / name).mkdir(parents=True, mode=0o755)
@@ -298,7 +298,7 @@ def test_a_runner_says_whose_file_is_in_the_way_and_what_mends_it(master, path, 
 
     assert data["error"] == line.format(folder)
     command = data["error"].partition("; run: ")[2]
-    if command:  # it is what mends it
+    if command:  # the command is the remedy
         assert os.system(command) == 0
         assert opens(folder / path)() == ""
 
@@ -310,19 +310,19 @@ def test_a_backup_that_cannot_be_written_is_named_as_it_was_typed(master):
     with masteruser.as_master_user(master), pytest.raises(PermissionError) as caught:
         files.write(path, b"")
 
-    why = masteruser.explain_error(caught.value, master)
-    assert why.startswith(f"{path.parent} belongs to root (0755), and user nobody, as which")
-    assert "cannot write in it; choose a place that nobody can use" in why
-    assert ".part" not in why
+    message = masteruser.explain_error(caught.value, master)
+    assert message.startswith(f"{path.parent} belongs to root (0755), and user nobody, as which")
+    assert "cannot write in it; choose a place that nobody can use" in message
+    assert ".part" not in message
 
 
-def test_what_a_part_will_be_is_known():
+def test_the_final_name_of_a_part_is_known():
     assert files.whole_path(files.part_path("/a", "b.pem")) == Path("/a/b.pem")
     assert files.whole_path(Path("/a/.b.part")) == Path("/a/.b.part")
 
 
 @needs_root
-def test_a_masters_user_that_is_not_there_is_said():
+def test_a_missing_user_of_the_master_is_an_error():
     __opts__.clear()
     __opts__.update(user="nosuchuser")
 

@@ -1,4 +1,4 @@
-"""An old Python or Salt is told so in one line by whatever of ours it loads."""
+"""Each file of the project refuses an old Python or Salt in one line."""
 
 import ast
 import os
@@ -13,11 +13,11 @@ from saltvirt.core.salt import minimums
 ROOT = Path(__file__).resolve().parents[3]
 KINDS = ("_modules", "_runners", "_states", "_pillar")
 FACES = [p for kind in KINDS for p in sorted((ROOT / kind).glob("*.py")) if p.stem != "__init__"]
-# Where this machine has them: SLES runs Salt on 3.6, RHEL 8 and 9 have 3.6 and 3.9.
+# Old versions that this machine has: SLES runs Salt on 3.6, RHEL 8 and 9 have 3.6 and 3.9.
 OLD = [
-    pytest.param(found[0], id=version)
+    pytest.param(interpreters[0], id=version)
     for version in ("3.6", "3.8", "3.9")
-    if (found := sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python3")))
+    if (interpreters := sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python3")))
 ]
 LOAD = """
 import runpy, sys
@@ -29,29 +29,29 @@ for path in sys.argv[1:]:
 """
 
 
-def loaded(python, paths):
-    """Return what a Python says to loading files, each by itself, with the library to be found."""
+def output_of_loading(python, paths):
+    """Return a Python's output for files that it loads one by one, with the library in its path."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "_utils"), "PYTHONDONTWRITEBYTECODE": "1"}
     argv = [str(python), "-c", LOAD, *map(str, paths)]
-    done = subprocess.run(argv, env=environment, stdout=-1, stderr=-1, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().splitlines()
+    process = subprocess.run(argv, env=environment, stdout=-1, stderr=-1, check=False)
+    assert process.returncode == 0, process.stderr.decode()
+    return process.stdout.decode().splitlines()
 
 
 @pytest.mark.parametrize("python", OLD)
-def test_whatever_is_loaded_on_an_old_python_says_what_it_needs(python):
-    # There is no Salt, and 3.6 has no data classes: who imports these first says that instead.
+def test_each_file_names_the_required_python_on_an_old_one(python):
+    # There is no Salt, and 3.6 has no dataclasses: an early import of one would fail instead.
     version = ".".join(python.parents[1].name.split(".")[:2])
     first = re.compile(r"^import (salt|dataclasses)", re.M)
     paths = [p for p in FACES if not first.search(p.read_text().split("\nfrom saltvirt", 1)[0])]
 
-    said = loaded(python, paths)
+    messages = output_of_loading(python, paths)
 
-    assert set(said) == {
+    assert set(messages) == {
         f"Salt Virt needs Python 3.10 or newer, and the Salt here runs on {version}: "
         "install Salt's own packages, 3006 or newer"
     }
-    assert len(said) == len(paths) > 20
+    assert len(messages) == len(paths) > 20
 
 
 @pytest.mark.parametrize("path", FACES, ids=lambda path: f"{path.parent.name}.{path.stem}")
@@ -72,5 +72,5 @@ def test_this_python_and_this_salt_are_enough():
     assert minimums.why_not((4, 0, 0), 3008) is None
 
 
-def test_an_old_salt_is_told_so():
+def test_an_old_salt_is_refused():
     assert minimums.why_not((3, 10), 3005) == "Salt Virt needs Salt 3006 or newer, here is 3005"

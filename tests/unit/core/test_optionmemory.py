@@ -29,14 +29,14 @@ def minion(tmp_path):
     }
 
 
-def remembered(minion):
-    """Return the file that the host keeps."""
+def memory_file(minion):
+    """Return the path of the host's file."""
     (path,) = (optionmemory.Path(minion["root_dir"]) / optionmemory.FOLDER).iterdir()
     return path
 
 
 def options(minion, pillar, grains=None):
-    """Return the options that hold, as plain data."""
+    """Return the options that apply, as plain data."""
     settings = config.host_settings(minion, pillar, grains or {})
     return {name: getattr(settings, name) for name in GOOD}
 
@@ -45,7 +45,7 @@ def options(minion, pillar, grains=None):
     "pillar",
     [
         ERRORS,
-        # The rest of the pillar has what a file of less weight says.
+        # Other files of the pillar have defaults that this one would override.
         {"virt": {"trash_days": 0, "images": "/other"}, **ERRORS},
         {"virt.trash_days": 0, **ERRORS},
         {},
@@ -53,7 +53,7 @@ def options(minion, pillar, grains=None):
     ],
     ids=str,
 )
-def test_what_the_last_good_pillar_said_holds(minion, pillar):
+def test_options_of_the_last_good_pillar_apply(minion, pillar):
     assert options(minion, {"virt": GOOD}) == GOOD
 
     assert options(minion, pillar) == GOOD
@@ -79,24 +79,24 @@ def test_the_pillar_of_a_minion_without_a_master_is_its_own(minion, tmp_path):
     assert options(local, {"virt": {"trash_days": 3}})["trash_days"] == 3
 
 
-def test_an_option_that_is_taken_out_of_a_good_pillar_is_gone_and_that_is_said(minion, caplog):
+def test_an_option_removed_from_a_good_pillar_is_gone_and_reported(minion, caplog):
     options(minion, {"virt": GOOD})
-    left = {name: value for name, value in GOOD.items() if name != "trash_days"}
+    remaining = {name: value for name, value in GOOD.items() if name != "trash_days"}
 
-    assert options(minion, {"virt": left})["trash_days"] == 7
+    assert options(minion, {"virt": remaining})["trash_days"] == 7
     assert caplog.messages == [
         "virt:trash_days protects less than before: it was 14, and is not set any more"
     ]
-    # The first call that changes something says it too, and no other.
-    for is_change, said in ((False, 0), (True, 1), (True, 0)):
-        notices = config.effective_sources(minion, {"virt": left}, {}, is_change).notices
-        assert len(notices) == said
+    # Only the first call that changes something reports it, too.
+    for is_change, expected in ((False, 0), (True, 1), (True, 0)):
+        notices = config.effective_sources(minion, {"virt": remaining}, {}, is_change).notices
+        assert len(notices) == expected
         assert all(line.startswith("virt:trash_days was 14 until 20") for line in notices)
     assert options(minion, ERRORS)["trash_days"] == 7
 
 
 @pytest.mark.parametrize("pillar", [{"virt": {}}, {"virt": None}, {"role": "vm-host"}], ids=str)
-def test_a_good_pillar_without_any_of_them_drops_all(minion, caplog, pillar):
+def test_a_good_pillar_without_options_drops_all(minion, caplog, pillar):
     options(minion, {"virt": GOOD})
 
     settings = options(minion, pillar)
@@ -105,7 +105,7 @@ def test_a_good_pillar_without_any_of_them_drops_all(minion, caplog, pillar):
     assert 'virt:shared_paths protects less than before: it was ["/srv/shared"]' in caplog.text
 
 
-def test_an_empty_pillar_is_said(minion):
+def test_an_empty_pillar_is_reported(minion):
     options(minion, {"virt": GOOD})
 
     (notice,) = config.effective_sources(minion, {}, {}).notices
@@ -117,21 +117,21 @@ def test_an_empty_pillar_is_said(minion):
 
 def test_the_pillar_of_another_environment_is_not_remembered(minion, tmp_path):
     options(minion, {"virt": GOOD})
-    other = {**minion, "pillarenv": "dev"}
+    dev_minion = {**minion, "pillarenv": "dev"}
 
-    settings = options(other, {"virt": {"reserve_mib": 1}, "role": "try"})
+    settings = options(dev_minion, {"virt": {"reserve_mib": 1}, "role": "try"})
 
     assert settings == {**GOOD, "reserve_mib": 1}
-    (notice,) = config.effective_sources(other, {"role": "try"}, {}).notices
+    (notice,) = config.effective_sources(dev_minion, {"role": "try"}, {}).notices
     assert notice.startswith("this call has the pillar of another environment (pillarenv); these ")
     assert options(minion, ERRORS) == GOOD
-    # It is the host's own where its file says so.
+    # With the environment in the minion's file the pillar is the host's own.
     (tmp_path / "etc/minion.d/env.conf").write_text("pillarenv: dev\n")
-    assert options(other, {"virt": {"trash_days": 3}})["trash_days"] == 3
-    assert options(other, ERRORS)["images"] == "/srv/salt-images"
+    assert options(dev_minion, {"virt": {"trash_days": 3}})["trash_days"] == 3
+    assert options(dev_minion, ERRORS)["images"] == "/srv/salt-images"
 
 
-def test_options_that_moved_to_the_minions_file_are_those_of_the_file(minion):
+def test_options_moved_to_the_minions_file_come_from_the_file(minion):
     options(minion, {"virt": GOOD})
     configured = {**minion, "virt": {**GOOD, "trash_days": 30}}
 
@@ -149,24 +149,24 @@ def test_a_new_value_of_a_good_pillar_counts_at_once(minion):
 
 
 @pytest.mark.parametrize("broken", ["virt: {trash_days: 7", "virt: [", "- a\n- b\n"])
-def test_a_broken_file_of_the_minion_takes_nothing_away(minion, tmp_path, broken):
+def test_a_broken_file_of_the_minion_removes_no_options(minion, tmp_path, broken):
     path = tmp_path / "etc/minion.d/virt.conf"
     path.write_text(yaml.safe_dump({"virt": GOOD}))
     configured = {**minion, "virt": GOOD}
     assert options(configured, {}) == GOOD
     path.write_text(broken)
 
-    # salt-call skips the file.
+    # salt-call skips the broken file.
     assert options(minion, {}) == GOOD
     standing = config.effective_sources(minion, {}, {})
     assert standing.refusal.startswith(f"nothing is changed on this host: {path} ")
-    # The minion's daemon has read it before.
+    # The minion's daemon has read the file before.
     assert config.effective_sources(configured, {}, {}).refusal is None
     path.unlink()
     assert config.effective_sources(minion, {}, {}).refusal is None
 
 
-def test_a_broken_file_of_grains_takes_nothing_away(minion, tmp_path):
+def test_a_broken_file_of_grains_removes_no_options(minion, tmp_path):
     path = tmp_path / "etc/grains"
     path.write_text(yaml.safe_dump({"virt": GOOD}))
     assert options(minion, {}, {"virt": GOOD, "os": "Debian"}) == GOOD
@@ -177,7 +177,7 @@ def test_a_broken_file_of_grains_takes_nothing_away(minion, tmp_path):
     assert refusal.startswith(f"nothing is changed on this host: {path} cannot be read")
 
 
-def test_a_nested_include_is_looked_at(minion, tmp_path):
+def test_nested_includes_are_read(minion, tmp_path):
     (tmp_path / "etc/minion").write_text("include: more/a.conf\n")
     (tmp_path / "etc/more").mkdir()
     (tmp_path / "etc/more/a.conf").write_text("include: b.conf\n")
@@ -188,7 +188,7 @@ def test_a_nested_include_is_looked_at(minion, tmp_path):
     assert str(tmp_path / "etc/more/b.conf") in refusal
 
 
-def test_the_file_is_roots_alone_and_has_no_secrets(minion):
+def test_the_file_is_private_and_has_no_secrets(minion):
     virt = {
         "connection": {"uri": "qemu:///system", "auth": {"username": "u", "password": "s3cret"}},
         "vnc": {"listen": "0.0.0.0", "password": "s3cret"},
@@ -196,40 +196,43 @@ def test_the_file_is_roots_alone_and_has_no_secrets(minion):
         "disk": {"big": [{"system": {"image": "https://u:s3cret@host/x"}}]},
     }
     config.host_settings(minion, {"virt": virt}, {})
-    path = remembered(minion)
+    path = memory_file(minion)
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert "s3cret" not in path.read_text()
-    kept = config.host_settings(minion, ERRORS, {})
-    assert (kept.uri, kept.username) == ("qemu:///system", None)
-    # What is there of the pillar is used.
+    settings = config.host_settings(minion, ERRORS, {})
+    assert (settings.uri, settings.username) == ("qemu:///system", None)
+    # The readable part of the pillar is used.
     partial = config.host_settings(minion, {"virt": virt, **ERRORS}, {})
     assert (partial.uri, partial.password) == ("qemu:///system", "s3cret")
     assert partial.vnc == virt["vnc"]
-    # A display without its password would be open to all.
+    # Without its password a display would be open to all.
     with pytest.raises(BadConfig, match="option virt:vnc: its password is not remembered"):
-        _ = kept.vnc
+        _ = settings.vnc
 
 
 def test_an_option_is_remembered_unless_there_is_a_reason_not_to(minion):
     names = set(config.effective_sources.__globals__["_HOST"])
 
     assert set(optionmemory.NOT_REMEMBERED) <= names
-    given = {name: "x" for name in names - {"connection", "vnc"}}
-    config.host_settings(minion, {"virt": given}, {})
+    values = {name: "x" for name in names - {"connection", "vnc"}}
+    config.host_settings(minion, {"virt": values}, {})
 
-    kept = json.loads(remembered(minion).read_text())["sections"]["pillar"]
-    assert set(kept) == names - set(optionmemory.NOT_REMEMBERED) - {"connection", "vnc"}
+    remembered_values = json.loads(memory_file(minion).read_text())["sections"]["pillar"]
+    assert set(remembered_values) == names - set(optionmemory.NOT_REMEMBERED) - {
+        "connection",
+        "vnc",
+    }
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [("{", "cannot be read"), ('{"version": 1}', "KeyError"), ('{"version": 9}', "version 9")],
 )
-def test_a_file_that_cannot_be_read_is_no_empty_one(minion, content, reason):
+def test_an_unreadable_file_does_not_count_as_empty(minion, content, reason):
     options(minion, {"virt": GOOD})
-    path = remembered(minion)
+    path = memory_file(minion)
     path.write_text(content)
 
     assert (
@@ -243,7 +246,7 @@ def test_a_file_that_cannot_be_read_is_no_empty_one(minion, content, reason):
 
 def test_a_file_of_a_newer_release_is_left_alone(minion):
     options(minion, {"virt": GOOD})
-    path = remembered(minion)
+    path = memory_file(minion)
     path.write_text('{"version": 9}')
 
     options(minion, {"virt": GOOD})
@@ -302,7 +305,7 @@ def test_salt_cloud_on_a_host_has_the_options_of_its_minion(minion):
 
 
 @pytest.mark.parametrize(
-    ("option", "was", "now", "is_weaker"),
+    ("option", "old_value", "new_value", "is_weaker"),
     [
         ("trash_days", 7, 3, True),
         ("trash_days", 14, None, True),
@@ -330,5 +333,5 @@ def test_salt_cloud_on_a_host_has_the_options_of_its_minion(minion):
         ("compat", "3006", None, True),
     ],
 )
-def test_what_protects_less(option, was, now, is_weaker):
-    assert optionstrength.is_weaker(option, was, now) is is_weaker
+def test_which_changes_of_options_weaken_protection(option, old_value, new_value, is_weaker):
+    assert optionstrength.is_weaker(option, old_value, new_value) is is_weaker

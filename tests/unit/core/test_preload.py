@@ -1,4 +1,4 @@
-"""The library in a minion's memory: forked jobs have it at once, and never an older release."""
+"""A minion preloads the library: forked jobs have it at once, and never an older release."""
 
 import ast
 import importlib.util
@@ -14,7 +14,7 @@ from saltvirt.core.salt import preload
 LIBRARY = Path(saltvirt.__file__).resolve().parent
 GRAIN = LIBRARY.parents[1] / "_grains/virt_hypervisor.py"
 
-# A package of our kind in a process of its own; what jobs say is what a forked process sees.
+# A package like the library in a process of its own; a job answers from a forked process.
 HEAD = """
 import importlib.util, json, os, sys
 sys.path.insert(0, {folder!r})
@@ -49,8 +49,8 @@ VALUE = "from saltvirt.storage import one; said = one.VALUE"
 
 
 @pytest.fixture
-def small(tmp_path):
-    """A small library; runs a script beside it, and returns what it prints."""
+def run_script(tmp_path):
+    """Return a function that runs a script beside a small library and returns its output."""
     files = {
         "__init__.py": "",
         "storage/__init__.py": "",
@@ -68,11 +68,11 @@ def small(tmp_path):
             HEAD.format(folder=str(tmp_path), preload=str(LIBRARY / "core/salt/preload.py"))
             + script
         )
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-B", "-c", code], capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        assert process.returncode == 0, process.stderr
+        return [json.loads(line) for line in process.stdout.splitlines()]
 
     return run
 
@@ -89,7 +89,7 @@ def write(name, text):
 
 
 def imported(path):
-    """Yield the modules that a file imports of the library."""
+    """Yield the modules of the library that a file imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("saltvirt"):
             for alias in node.names:
@@ -97,7 +97,7 @@ def imported(path):
                 yield f"{node.module}.{alias.name}" if path.exists() else node.module
 
 
-def test_the_modules_of_questions_and_moves_are_preloaded():
+def test_the_modules_for_answers_and_moves_are_preloaded():
     files = [
         GRAIN.parents[1] / f"_modules/{name}.py" for name in ("virt_answers", "virt_answers_moves")
     ]
@@ -105,27 +105,27 @@ def test_the_modules_of_questions_and_moves_are_preloaded():
     assert sorted(preload.MODULES) == sorted({name for path in files for name in imported(path)})
 
 
-def test_a_job_has_what_the_minion_imported(small):
-    said = small(
+def test_a_job_has_the_modules_that_the_minion_imported(run_script):
+    answers = run_script(
         SAY.format("job(SEEN)")
         + SAY.format("begin()")
         + SAY.format("job(SEEN)")
         + SAY.format("job(VALUE)")
     )
 
-    assert said == [[], True, ["saltvirt.storage.one"], 11]
+    assert answers == [[], True, ["saltvirt.storage.one"], 11]
 
 
-def test_the_minion_itself_has_none_of_it_imported(small):
-    said = small(
+def test_the_minion_itself_has_no_module_of_the_library(run_script):
+    answers = run_script(
         "begin()\n" + SAY.format("[name for name in sys.modules if name[:8] == 'saltvirt']")
     )
 
-    assert said == [[]]
+    assert answers == [[]]
 
 
-def test_a_job_after_an_update_has_the_new_release_alone(small):
-    said = small(
+def test_a_job_after_an_update_has_only_the_new_release(run_script):
+    answers = run_script(
         "begin()\n"
         + write("storage/one.py", "from saltvirt import shared\nVALUE = 2 + shared.MORE\n")
         + SAY.format("job(SEEN)")
@@ -134,25 +134,25 @@ def test_a_job_after_an_update_has_the_new_release_alone(small):
         + SAY.format("job(VALUE)")
     )
 
-    assert said == [[], 12, 22]
+    assert answers == [[], 12, 22]
 
 
-def test_a_job_that_brings_an_update_has_it_at_once(small):
+def test_a_job_that_brings_an_update_has_it_at_once(run_script):
     update = "import os, sys\n" + write("shared.py", "MORE = 20\n")
     use = "from saltvirt.storage import one; said = one.VALUE"
 
-    assert small("begin()\n" + SAY.format(f"job({update + use!r})")) == [21]
+    assert run_script("begin()\n" + SAY.format(f"job({update + use!r})")) == [21]
 
 
 @pytest.mark.parametrize("change", ["open(path, 'w').close()", "os.remove(path)"])
-def test_a_file_more_or_less_is_an_update_too(small, change):
+def test_an_added_or_removed_file_is_an_update_too(run_script, change):
     path = "path = os.path.join(sys.path[0], 'saltvirt', 'rare.py')\n"
     begin = "open(path, 'w').close(); begin()\n" if "remove" in change else "begin()\n"
 
-    assert small(path + begin + change + "\n" + SAY.format("job(SEEN)")) == [[]]
+    assert run_script(path + begin + change + "\n" + SAY.format("job(SEEN)")) == [[]]
 
 
-def test_a_library_that_is_gone_or_elsewhere_is_not_given(small):
+def test_a_removed_or_moved_library_is_not_used(run_script):
     elsewhere = (
         "first = sys.path[0] + '/first'; os.makedirs(first + '/saltvirt/storage')\n"
         "for name, text in (('__init__', ''), ('storage/__init__', ''), ('storage/one', 'VALUE = "
@@ -160,15 +160,17 @@ def test_a_library_that_is_gone_or_elsewhere_is_not_given(small):
         "    open(f'{first}/saltvirt/{name}.py', 'w').write(text)\n"
         "sys.path.insert(0, first)\n"
     )
-    gone = "import shutil; shutil.rmtree(sys.path[0] + '/saltvirt')\n"
+    remove_library = "import shutil; shutil.rmtree(sys.path[0] + '/saltvirt')\n"
     missing = "try:\n    import saltvirt\nexcept ImportError as exc:\n    said = exc.name"
 
-    assert small("begin()\n" + elsewhere + SAY.format("job(VALUE)")) == [7]
-    assert small("begin()\n" + gone + SAY.format(f"job({missing!r})")) == ["saltvirt"]
+    assert run_script("begin()\n" + elsewhere + SAY.format("job(VALUE)")) == [7]
+    assert run_script("begin()\n" + remove_library + SAY.format(f"job({missing!r})")) == [
+        "saltvirt"
+    ]
 
 
-def test_the_minion_takes_in_an_update_when_it_is_told(small):
-    said = small(
+def test_the_minion_imports_an_update_on_request(run_script):
+    answers = run_script(
         "begin()\n"
         + write("shared.py", "MORE = 20\n")
         + SAY.format("begin()")
@@ -177,32 +179,32 @@ def test_the_minion_takes_in_an_update_when_it_is_told(small):
         + SAY.format("sum(type(one).__name__ == 'Aside' for one in sys.meta_path)")
     )
 
-    assert said == [True, ["saltvirt.storage.one"], 21, 1]
+    assert answers == [True, ["saltvirt.storage.one"], 21, 1]
 
 
-def test_who_has_imported_it_for_itself_is_left_alone(small):
-    said = small(
+def test_a_process_that_imported_the_library_itself_is_left_alone(run_script):
+    answers = run_script(
         "from saltvirt.storage import one\n"
         + SAY.format("begin()")
         + SAY.format("sys.modules['saltvirt.storage.one'] is one")
     )
 
-    assert said == [False, True]
+    assert answers == [False, True]
 
 
-def test_what_cannot_be_imported_is_not_left_half_there(small):
-    said = small(
+def test_a_failed_import_leaves_no_modules(run_script):
+    answers = run_script(
         write("storage/zero.py", "import nosuchmodule\n")
         + "try:\n    begin()\nexcept ImportError as exc:\n"
         + "    print(json.dumps(str(exc)))\n"
         + SAY.format("job('import sys; said = [n for n in sys.modules if n[:8] == \"saltvirt\"]')")
     )
 
-    assert said == ["No module named 'nosuchmodule'", []]
+    assert answers == ["No module named 'nosuchmodule'", []]
 
 
-def test_files_that_change_meanwhile_are_not_kept(small):
-    said = small(
+def test_files_that_change_during_the_import_are_not_kept(run_script):
+    answers = run_script(
         write(
             "storage/zero.py",
             "import pathlib\npathlib.Path(__file__).with_name('later.py').write_text('')\n",
@@ -211,11 +213,11 @@ def test_files_that_change_meanwhile_are_not_kept(small):
         + SAY.format("job(SEEN)")
     )
 
-    assert said == [False, []]
+    assert answers == [False, []]
 
 
-def test_what_the_system_updates_is_not_in_memory(small):
-    said = small(
+def test_packages_of_the_system_are_not_kept_in_memory(run_script):
+    answers = run_script(
         write(
             "storage/zero.py", "try:\n    import libvirt\nexcept ImportError:\n    libvirt = None\n"
         )
@@ -224,7 +226,7 @@ def test_what_the_system_updates_is_not_in_memory(small):
         + SAY.format("job('from saltvirt.storage import zero; said = zero.libvirt')")
     )
 
-    assert said == [True, False, None]
+    assert answers == [True, False, None]
 
 
 @pytest.mark.parametrize(
@@ -237,9 +239,9 @@ def test_what_the_system_updates_is_not_in_memory(small):
     ],
 )
 @pytest.mark.slow
-def test_the_grain_has_a_minion_import_it_and_nobody_else(tmp_path, options, is_there):
+def test_the_grain_starts_the_import_in_a_minion_only(tmp_path, options, is_there):
     (tmp_path / "utils").symlink_to(LIBRARY.parent)
-    told = {
+    minion_opts = {
         **{"__cli": "salt-minion", "multiprocessing": True, "extension_modules": str(tmp_path)},
         **options,
     }
@@ -249,7 +251,7 @@ def test_the_grain_has_a_minion_import_it_and_nobody_else(tmp_path, options, is_
         "shutil.which = lambda *_args, **_more: '/usr/sbin/libvirtd'\n"
         f"spec = importlib.util.spec_from_file_location('grain', {str(GRAIN)!r})\n"
         "grain = importlib.util.module_from_spec(spec)\n"
-        f"grain.__opts__ = {told!r}\n"
+        f"grain.__opts__ = {minion_opts!r}\n"
         "spec.loader.exec_module(grain)\n"
         "before = list(sys.path)\n"
         "said = grain.virt_hypervisor()\n"
@@ -258,10 +260,13 @@ def test_the_grain_has_a_minion_import_it_and_nobody_else(tmp_path, options, is_
         "import_ = importlib.util.find_spec('saltvirt')\n"
         "print(json.dumps([said, 'saltvirt.vm.show.host.inspect' in sys.modules]))\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/"
     )
 
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     has_libvirt = importlib.util.find_spec("libvirt") is not None
-    assert json.loads(done.stdout) == [{"virt_hypervisor": has_libvirt}, is_there and has_libvirt]
+    assert json.loads(process.stdout) == [
+        {"virt_hypervisor": has_libvirt},
+        is_there and has_libvirt,
+    ]

@@ -1,4 +1,4 @@
-"""What builds, purges and orders write, and read of what other releases have written."""
+"""The records that builds, purges and orders write, and those of other releases that they read."""
 
 import json
 
@@ -9,7 +9,7 @@ from saltvirt.core.errors import StorageError
 from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import BuildFacts, MoveOrderFacts, OrderFacts, PurgeFacts
 
-# Since there are records.
+# The facts of the first release with records.
 FIRST = {
     "build": {"uuid": "u1", "paths": ["/srv/a"], **onrecord.ROOM},
     "purge": {"uuid": "u1", "paths": ["/srv/a"]},
@@ -21,7 +21,7 @@ LATER = {
     "move order": {**FIRST["move order"], "uuid": "u1"},
 }
 SHAPES = {"build": BuildFacts, "purge": PurgeFacts, "move order": MoveOrderFacts}
-# What is on record of an order after each phase.
+# The facts of an order after each phase.
 ORDERS = [
     ("placing", {}),
     ("keyed", {"public_key": "k"}),
@@ -32,26 +32,27 @@ ORDERS = [
 ]
 
 
-def leave(place, purpose, facts, phase="making"):
-    """Leave a record as somebody else has written it."""
+def write_record(place, purpose, facts, phase="making"):
+    """Write a record as another release does."""
     if purpose == "move order":
         purpose, phase = "order", orders.MOVING
     path = place / purpose / "web1.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    said = {"purpose": purpose, "name": "web1", "token": "t1", "phase": phase, "since": 0}
-    path.write_text(json.dumps({"version": records.VERSION, **said, "facts": facts}))
+    fields = {"purpose": purpose, "name": "web1", "token": "t1", "phase": phase, "since": 0}
+    path.write_text(json.dumps({"version": records.VERSION, **fields, "facts": facts}))
     return path
 
 
 def look(path):
-    """Return the record that is there."""
+    """Return the record in a file."""
     return records.read_record(path.parent.parent, path.parent.name, "web1")
 
 
 @pytest.mark.parametrize("purpose", FIRST)
 def test_records_of_all_releases_are_read(tmp_path, purpose):
     first, later = (
-        look(leave(tmp_path, purpose, one[purpose])).read(SHAPES[purpose]) for one in (FIRST, LATER)
+        look(write_record(tmp_path, purpose, facts_of_release[purpose])).read(SHAPES[purpose])
+        for facts_of_release in (FIRST, LATER)
     )
 
     for name, value in LATER[purpose].items():
@@ -60,10 +61,10 @@ def test_records_of_all_releases_are_read(tmp_path, purpose):
 
 
 @pytest.mark.parametrize("purpose", FIRST)
-def test_what_every_release_has_written_must_be_there(tmp_path, purpose):
+def test_fields_that_all_releases_write_are_required(tmp_path, purpose):
     for name in FIRST[purpose]:
         facts = {key: value for key, value in FIRST[purpose].items() if key != name}
-        path = leave(tmp_path, purpose, facts)
+        path = write_record(tmp_path, purpose, facts)
 
         with pytest.raises(StorageError, match=f"^the record {path} .*{name} is missing.*move it"):
             look(path)
@@ -71,21 +72,22 @@ def test_what_every_release_has_written_must_be_there(tmp_path, purpose):
 
 @pytest.mark.parametrize(("phase", "facts"), ORDERS)
 def test_orders_of_the_release_before_are_read(tmp_path, phase, facts):
-    told = orders.read_facts(look(leave(tmp_path, "order", facts, phase)))
+    order_facts = orders.read_facts(look(write_record(tmp_path, "order", facts, phase)))
 
     for name in ("host", "order_id", "public_key"):
-        assert getattr(told, name) == facts.get(name)
+        assert getattr(order_facts, name) == facts.get(name)
 
 
-def test_of_no_order_and_of_a_moves_there_is_nothing_of_a_deployment(tmp_path):
+def test_no_order_and_an_order_of_a_move_have_no_deployment(tmp_path):
     assert orders.read_facts(None) == OrderFacts()
     assert (
-        orders.read_facts(look(leave(tmp_path, "move order", LATER["move order"]))) == OrderFacts()
+        orders.read_facts(look(write_record(tmp_path, "move order", LATER["move order"])))
+        == OrderFacts()
     )
 
 
 @pytest.mark.parametrize(
-    ("purpose", "spoilt", "why"),
+    ("purpose", "spoilt", "reason"),
     [
         ("build", {"vcpus": "two"}, "vcpus is str, not a whole number"),
         ("build", {"begun": "/srv/a"}, "begun is str, not a list"),
@@ -94,19 +96,17 @@ def test_of_no_order_and_of_a_moves_there_is_nothing_of_a_deployment(tmp_path):
         ("move order", {"target": None}, "target is NoneType, not text"),
     ],
 )
-def test_what_has_another_type_is_one_line_that_names_file_and_field(
-    tmp_path, purpose, spoilt, why
-):
-    path = leave(tmp_path, purpose, {**FIRST.get(purpose, {}), **spoilt})
+def test_a_wrong_type_is_one_line_with_file_and_field(tmp_path, purpose, spoilt, reason):
+    path = write_record(tmp_path, purpose, {**FIRST.get(purpose, {}), **spoilt})
 
-    with pytest.raises(StorageError, match=f"^the record {path} cannot be read .{why}.*move it"):
+    with pytest.raises(StorageError, match=f"^the record {path} cannot be read .{reason}.*move it"):
         look(path)
     assert list(records.find_unreadable(tmp_path, path.parent.name)) == ["web1"]
 
 
-def test_an_order_that_cannot_be_read_is_one_line_and_is_not_taken_over(tmp_path):
+def test_an_unreadable_order_is_one_line_and_stays(tmp_path):
     opts = {"cachedir": str(tmp_path)}
-    path = leave(orders.folder(opts), "order", {"host": 7}, "ordered")
+    path = write_record(orders.folder(opts), "order", {"host": 7}, "ordered")
 
     with (
         pytest.raises(StorageError, match="host is int, not text"),
@@ -116,28 +116,28 @@ def test_an_order_that_cannot_be_read_is_one_line_and_is_not_taken_over(tmp_path
     assert path.exists()
 
 
-def test_what_a_newer_release_has_noted_stays_and_what_is_given_up_goes(tmp_path):
+def test_unknown_fields_of_newer_releases_stay_and_abandoned_ones_go(tmp_path):
     facts = {"public_key": "k", "host": "hyper1", "order_id": "o1", "of a newer": [1]}
-    leave(tmp_path, "order", facts, "ordered")
-    with records.hold_record(tmp_path, "order", "web1") as held:
-        orders.enter(held, orders.KEYED, OrderFacts(public_key="k"))
+    write_record(tmp_path, "order", facts, "ordered")
+    with records.hold_record(tmp_path, "order", "web1") as record:
+        orders.enter(record, orders.KEYED, OrderFacts(public_key="k"))
 
         given_up = {"host": None, "order_id": None, "given_uuid": None, "only_made": False}
-        assert held.now.facts == {**facts, **given_up}
+        assert record.now.facts == {**facts, **given_up}
 
 
-def test_the_order_of_a_move_says_of_which_vm_when_that_is_known(tmp_path):
-    with records.hold_record(tmp_path, "order", "web1") as held:
-        orders.begin_move(held, "t1", MoveOrderFacts(source="hyper1", target="hyper2"))
-        assert held.now.facts == {"source": "hyper1", "target": "hyper2"}
-        orders.note_uuid(held, "u1")
+def test_the_order_of_a_move_has_the_uuid_once_it_is_known(tmp_path):
+    with records.hold_record(tmp_path, "order", "web1") as record:
+        orders.begin_move(record, "t1", MoveOrderFacts(source="hyper1", target="hyper2"))
+        assert record.now.facts == {"source": "hyper1", "target": "hyper2"}
+        orders.note_uuid(record, "u1")
 
-        assert orders.read_move(held.now).uuid == "u1" and held.now.token == "t1"
+        assert orders.read_move(record.now).uuid == "u1" and record.now.token == "t1"
 
 
-def test_what_nobody_could_read_is_not_written(tmp_path):
-    with records.hold_record(tmp_path, "order", "web1") as held:
+def test_facts_of_a_wrong_type_are_not_written(tmp_path):
+    with records.hold_record(tmp_path, "order", "web1") as record:
         with pytest.raises(StorageError, match=r"cannot write the record .*host is int, not text"):
-            orders.begin(held, orders.PLACING, OrderFacts(host=7))
+            orders.begin(record, orders.PLACING, OrderFacts(host=7))
 
-        assert held.record is None
+        assert record.record is None

@@ -1,4 +1,4 @@
-"""Records: what is written before it is done, and what is left of a process that died."""
+"""Records are written before the steps they describe, and survive a killed process."""
 
 import json
 import multiprocessing
@@ -19,36 +19,36 @@ WHOLE = (
 
 @pytest.fixture
 def folder(tmp_path):
-    """A host's folder of records, which is not there yet."""
+    """A host's folder of records, which does not exist yet."""
     return tmp_path / "state" / "records"
 
 
 def test_a_phase_is_on_the_disk_before_anything_else_happens(folder):
-    with records.hold_record(folder, "build", "web1") as held:
-        held.begin("t1", "making", **onrecord.build())
-        held.enter("defining", secrets=[])
-        there = records.read_record(folder, "build", "web1")
+    with records.hold_record(folder, "build", "web1") as record:
+        record.begin("t1", "making", **onrecord.build())
+        record.enter("defining", secrets=[])
+        stored = records.read_record(folder, "build", "web1")
 
-    assert (there.token, there.phase, there.facts) == (
+    assert (stored.token, stored.phase, stored.facts) == (
         "t1",
         "defining",
         {**onrecord.build(), "secrets": []},
     )
-    assert records.read_records(folder, "build") == [there]
+    assert records.read_records(folder, "build") == [stored]
 
 
 def test_an_ended_record_is_gone_with_its_lock(folder):
-    with records.hold_record(folder, "build", "web1") as held:
-        held.begin("t1", "making", **onrecord.build())
-        held.end()
+    with records.hold_record(folder, "build", "web1") as record:
+        record.begin("t1", "making", **onrecord.build())
+        record.end()
 
     assert list((folder / "build").iterdir()) == []
 
 
 def test_a_record_outlives_the_process_that_wrote_it(folder):
     def build():
-        with records.hold_record(folder, "build", "web1") as held:
-            held.begin("t1", "making", **onrecord.build())
+        with records.hold_record(folder, "build", "web1") as record:
+            record.begin("t1", "making", **onrecord.build())
             os.kill(os.getpid(), signal.SIGKILL)
 
     process = multiprocessing.get_context("fork").Process(target=build)
@@ -59,18 +59,18 @@ def test_a_record_outlives_the_process_that_wrote_it(folder):
     assert records.read_record(folder, "build", "web1").phase == "making"
 
 
-def test_who_works_on_a_record_keeps_others_away(folder):
+def test_a_held_record_is_locked_for_others(folder):
     with (
-        records.hold_record(folder, "build", "web1") as held,
+        records.hold_record(folder, "build", "web1") as record,
         records.hold_record(folder, "build", "web1") as no,
     ):
-        held.begin("t1", "making", **onrecord.build())
+        record.begin("t1", "making", **onrecord.build())
 
         assert no is None
         assert records.is_live(folder, "build", "web1")
 
 
-def test_who_only_looks_gets_in_nobodys_way(folder, tmp_path):
+def test_reading_a_record_does_not_block_others(folder, tmp_path):
     lock = tmp_path / "lock"
     lock.touch()
     with open(lock) as looking:
@@ -80,17 +80,17 @@ def test_who_only_looks_gets_in_nobodys_way(folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "..", ".", "a/b", "web 1", "ü"])
-def test_a_name_leads_to_no_other_folder(folder, name):
-    with records.hold_record(folder, "order", name) as held:
-        held.begin("t1", "placing")
-        assert held.path.resolve().parent == (folder / "order").resolve()
+def test_no_name_leads_to_another_folder(folder, name):
+    with records.hold_record(folder, "order", name) as record:
+        record.begin("t1", "placing")
+        assert record.path.resolve().parent == (folder / "order").resolve()
 
     assert records.read_record(folder, "order", name).name == name
-    assert [one.name for one in records.read_records(folder, "order")] == [name]
+    assert [entry.name for entry in records.read_records(folder, "order")] == [name]
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("{", "cannot be read"),
         ("[]", "cannot be read"),
@@ -101,33 +101,33 @@ def test_a_name_leads_to_no_other_folder(folder, name):
         (WHOLE.replace("0,", '"now",'), "cannot be read"),
     ],
 )
-def test_a_record_that_cannot_be_read_is_named(folder, text, why):
+def test_a_record_that_cannot_be_read_is_named(folder, text, reason):
     (folder / "build").mkdir(parents=True)
     (folder / "build" / "web1.json").write_text(text)
 
-    with pytest.raises(StorageError, match=why):
+    with pytest.raises(StorageError, match=reason):
         records.read_record(folder, "build", "web1")
 
 
 def test_a_record_that_cannot_be_read_hides_no_other(folder):
     for name in ("db1", "web 1"):
-        with records.hold_record(folder, "build", name) as held:
-            held.begin("t1", "making", **onrecord.build())
+        with records.hold_record(folder, "build", name) as record:
+            record.begin("t1", "making", **onrecord.build())
     broken = folder / "build" / "web%201.json"
     broken.write_text("{")
 
-    assert [one.name for one in records.read_records(folder, "build")] == ["db1"]
-    ((name, why),) = records.find_unreadable(folder, "build").items()
-    assert name == "web 1" and f"the record {broken} cannot be read" in why
+    assert [entry.name for entry in records.read_records(folder, "build")] == ["db1"]
+    ((name, reason),) = records.find_unreadable(folder, "build").items()
+    assert name == "web 1" and f"the record {broken} cannot be read" in reason
 
 
 def test_a_crash_in_the_middle_of_a_write_leaves_the_phase_before(folder):
-    with records.hold_record(folder, "build", "web1") as held:
-        held.begin("t1", "making", **onrecord.build())
-        # What a write that was cut off leaves: a part beside it.
-        (held.path.parent / ".1-web1.json.part").write_text("{")
+    with records.hold_record(folder, "build", "web1") as record:
+        record.begin("t1", "making", **onrecord.build())
+        # An interrupted write leaves a part beside the record.
+        (record.path.parent / ".1-web1.json.part").write_text("{")
 
-    assert [one.phase for one in records.read_records(folder, "build")] == ["making"]
+    assert [entry.phase for entry in records.read_records(folder, "build")] == ["making"]
 
 
 @pytest.mark.parametrize("point", ["build.before-defining", "build.defining", "build.end"])
@@ -136,30 +136,30 @@ def test_a_test_may_end_a_process_at_any_phase(folder, tmp_path, monkeypatch, po
     (tmp_path / "faults").write_text(f"{point} kill")
 
     def build():
-        with records.hold_record(folder, "build", "web1") as held:
-            held.begin("t1", "making", **onrecord.build())
-            held.enter("defining")
-            held.end()
+        with records.hold_record(folder, "build", "web1") as record:
+            record.begin("t1", "making", **onrecord.build())
+            record.enter("defining")
+            record.end()
 
     process = multiprocessing.get_context("fork").Process(target=build)
     process.start()
     process.join()
 
-    left = [one.phase for one in records.read_records(folder, "build")]
+    phases = [entry.phase for entry in records.read_records(folder, "build")]
     assert process.exitcode == -signal.SIGKILL
-    assert left == {"build.before-defining": ["making"], "build.defining": ["defining"]}.get(
+    assert phases == {"build.before-defining": ["making"], "build.defining": ["defining"]}.get(
         point, []
     )
     assert (tmp_path / "faults.reached").exists()
 
 
-def test_records_are_for_nobody_else_to_read(folder):
-    with records.hold_record(folder, "build", "web1") as held:
-        held.begin("t1", "making", **onrecord.build())
+def test_records_are_unreadable_for_others(folder):
+    with records.hold_record(folder, "build", "web1") as record:
+        record.begin("t1", "making", **onrecord.build())
 
-        assert held.path.stat().st_mode & 0o777 == 0o600
-        assert held.path.parent.stat().st_mode & 0o777 == 0o700
-        assert json.loads(held.path.read_text())["version"] == records.VERSION
+        assert record.path.stat().st_mode & 0o777 == 0o600
+        assert record.path.parent.stat().st_mode & 0o777 == 0o700
+        assert json.loads(record.path.read_text())["version"] == records.VERSION
 
 
 def test_the_folders_of_the_first_record_survive_a_crash_with_it(folder, monkeypatch):
@@ -176,7 +176,7 @@ def test_a_record_that_cannot_be_written_is_one_line(folder, monkeypatch):
     def full(_path, _data):
         raise OSError(28, "No space left on device")
 
-    with records.hold_record(folder, "build", "web1") as held:
+    with records.hold_record(folder, "build", "web1") as record:
         monkeypatch.setattr(records.files, "write", full)
         with pytest.raises(StorageError, match="cannot write the record .*web1.json: No space"):
-            held.begin("t1", "making", **onrecord.build())
+            record.begin("t1", "making", **onrecord.build())

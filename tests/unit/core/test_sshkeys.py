@@ -1,4 +1,4 @@
-"""Public keys of those who may log in: checked, and what was given is in no message."""
+"""Public keys for logins are checked, and no message repeats the given value."""
 
 import subprocess
 
@@ -12,7 +12,7 @@ ARGUMENT = "ssh_authorized_keys"
 TYPES = {"ed25519": [], "rsa": ["-b", "2048"], "ecdsa": ["-b", "521"]}
 
 
-def made(folder, kind, comment="anna@desk"):
+def generate_pair(folder, kind, comment="anna@desk"):
     """Return a key pair as ssh-keygen makes it: ``(public, private)``."""
     path = folder / f"{kind}-{len(list(folder.iterdir()))}"
     argv = ["ssh-keygen", "-q", "-t", kind, *TYPES[kind], "-N", "", "-C", comment, "-f", path]
@@ -22,19 +22,19 @@ def made(folder, kind, comment="anna@desk"):
 
 @pytest.fixture
 def pair(tmp_path):
-    """A key pair of today."""
-    return made(tmp_path, "ed25519")
+    """A key pair of a current type."""
+    return generate_pair(tmp_path, "ed25519")
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_what_ssh_keygen_makes_is_taken(tmp_path, kind):
-    public, _private = made(tmp_path, kind)
+def test_keys_of_ssh_keygen_are_accepted(tmp_path, kind):
+    public, _private = generate_pair(tmp_path, kind)
 
     assert sshkeys.read_keys(ARGUMENT, public) == (public.strip(),)
 
 
 def test_a_list_and_a_text_with_a_key_in_each_line_are_the_same(tmp_path):
-    keys = [made(tmp_path, "ed25519")[0].strip() for _ in range(2)]
+    keys = [generate_pair(tmp_path, "ed25519")[0].strip() for _ in range(2)]
     text = f"# of the desk\n\n{keys[0]}\r\n{keys[1]}\n{keys[0]} again\n"
 
     assert sshkeys.read_keys(ARGUMENT, keys) == sshkeys.read_keys(ARGUMENT, text) == tuple(keys)
@@ -42,13 +42,13 @@ def test_a_list_and_a_text_with_a_key_in_each_line_are_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# none yet\n"])
-def test_a_text_without_a_key_lets_nobody_in_and_is_refused(text):
+def test_a_text_without_a_key_is_refused(text):
     with pytest.raises(BadArgument, match="there is no key in it"):
         sshkeys.read_keys(ARGUMENT, text)
 
 
-def test_a_key_in_a_security_token_is_taken_by_its_type():
-    # Both name their type, have a curve's point and an application; ssh-keygen needs the token.
+def test_a_key_of_a_security_token_is_accepted_by_its_type():
+    # Both have a type, a point of a curve and an application; ssh-keygen would need a token.
     body = "AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
     key = f"sk-ssh-ed25519@openssh.com {body}AAAABHNzaDo="
 
@@ -56,13 +56,13 @@ def test_a_key_in_a_security_token_is_taken_by_its_type():
 
 
 def test_a_private_key_is_refused_and_not_repeated(pair):
-    for given in (pair[1], [pair[0], pair[1]], pair[1].replace("\n", " ")):
+    for value in (pair[1], [pair[0], pair[1]], pair[1].replace("\n", " ")):
         with pytest.raises(BadArgument, match="that is a private key") as caught:
-            sshkeys.read_keys(ARGUMENT, given)
+            sshkeys.read_keys(ARGUMENT, value)
         assert pair[1].splitlines()[1][:12] not in str(caught.value)
 
 
-def test_what_is_no_public_key_is_refused_by_its_number(pair):
+def test_a_wrong_key_is_refused_with_its_number(pair):
     kind, body, comment = pair[0].split()
     wrong = {
         f'command="reboot" {pair[0]}': "without options",
@@ -76,37 +76,37 @@ def test_what_is_no_public_key_is_refused_by_its_number(pair):
         "hello": "without options",
     }
 
-    for given, why in wrong.items():
-        with pytest.raises(BadArgument, match=f"^{ARGUMENT}: key 2: .*{why}") as caught:
-            sshkeys.read_keys(ARGUMENT, [made_up(), given])
+    for value, reason in wrong.items():
+        with pytest.raises(BadArgument, match=f"^{ARGUMENT}: key 2: .*{reason}") as caught:
+            sshkeys.read_keys(ARGUMENT, [random_public_key(), value])
         assert body not in str(caught.value)
 
 
-def made_up():
-    """Return a public key that nobody has."""
+def random_public_key():
+    """Return a public key without a private one."""
     return "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPt3s3pgYnnXQQxiL6PhC6JlRVFrOXdeFEa3fMQvKD6y nobody"
 
 
-@pytest.mark.parametrize("given", [7, {"key": 1}, [7], [["a"]]])
-def test_neither_text_nor_list_is_refused(given):
+@pytest.mark.parametrize("value", [7, {"key": 1}, [7], [["a"]]])
+def test_a_value_that_is_neither_text_nor_list_is_refused(value):
     with pytest.raises(BadArgument, match="a list of public keys"):
-        sshkeys.read_keys(ARGUMENT, given)
+        sshkeys.read_keys(ARGUMENT, value)
 
 
-def test_more_keys_than_anybody_has_are_refused():
+def test_too_many_keys_are_refused():
     with pytest.raises(BadArgument, match="101 keys; at most 100"):
         sshkeys.read_keys(ARGUMENT, "x\n" * 101)
 
 
 def test_master_and_host_refuse_the_same(pair):
-    given = {"ssh_authorized_keys": pair[1]}
+    options = {"ssh_authorized_keys": pair[1]}
 
-    for asked in (
-        lambda: spec.requirements_from_master("web1", 1, 64, given),
-        lambda: spec.deployment(config.HostSettings(), "web1", 1, 64, given),
+    for read_options in (
+        lambda: spec.requirements_from_master("web1", 1, 64, options),
+        lambda: spec.deployment(config.HostSettings(), "web1", 1, 64, options),
     ):
         with pytest.raises(BadArgument, match="that is a private key"):
-            asked()
+            read_options()
 
 
 def test_an_option_that_is_no_list_of_texts_is_not_repeated():

@@ -1,4 +1,4 @@
-"""States say what they change; their results, errors and tests have one shape."""
+"""States report their changes; their results, errors and dry runs have one shape."""
 
 import pytest
 from saltvirt.core.errors import BadArgument, VirtError
@@ -20,7 +20,7 @@ def apply(monkeypatch):
 
         present.__module__ = "states"
         namespace = {"__name__": "states", "__opts__": {"test": test}, "present": present}
-        # Salt puts it into the globals of the function that it calls.
+        # Salt sets it in the globals of the function that it calls.
         monkeypatch.setitem(optionguard.__dict__, "__running__", running or {})
         optionguard.states(namespace)
         return namespace["present"](name="web1")
@@ -29,11 +29,11 @@ def apply(monkeypatch):
 
 
 def result(value, comment, changes=None):
-    """Return a result of Salt's."""
+    """Return a state's return value."""
     return {"name": "web1", "changes": changes or {}, "result": value, "comment": comment}
 
 
-def test_a_change_is_made_or_only_announced(apply):
+def test_a_change_is_applied_or_only_announced(apply):
     assert apply(CHANGE) == result(True, "is made", {"a": 1})
     assert apply(CHANGE, test=True) == result(None, "would be made", {"a": 1})
 
@@ -55,7 +55,7 @@ def test_a_failure_may_come_after_some_changes(apply):
     assert apply(failed) == {**result(False, "no room", {"a": 1}), "warnings": ["slow"]}
 
 
-def test_a_state_before_may_remove_the_cause_of_a_failure(apply):
+def test_an_earlier_state_may_remove_the_cause_of_a_failure(apply):
     running = {"earlier": {"result": None}}
 
     assert apply(VirtError("no room"), test=True, running=running)["result"] is None

@@ -1,4 +1,4 @@
-"""An answer is read as it would be if each of its texts were looked at."""
+"""An answer is cleaned as a whole with the same result as text by text."""
 
 import json
 
@@ -18,25 +18,25 @@ VALUES = st.recursive(
 @given(VALUES, st.booleans(), st.sampled_from([-1, 0]))
 @example(["\\u001b", "a\\"], True, 0)
 @example({"a": "b"}, False, -1)
-def test_what_is_read_is_clean(value, is_ascii, depth):
+def test_an_answer_that_was_read_is_clean(value, is_ascii, depth):
     text = json.dumps(value, ensure_ascii=is_ascii)
 
     assert terminal.read(text, depth) == terminal.clean(value, depth)
 
 
-@pytest.mark.parametrize("one", ["[%s]", '{"a": %s}', '["x", [%s]]'])
-@pytest.mark.parametrize("more", [0, 1, 2])
-def test_what_is_nested_too_deep_is_refused_alike(one, more):
-    times = 64 // (one.count("[") or 1) + more
+@pytest.mark.parametrize("pattern", ["[%s]", '{"a": %s}', '["x", [%s]]'])
+@pytest.mark.parametrize("extra_levels", [0, 1, 2])
+def test_too_deep_nesting_is_refused_by_both_ways(pattern, extra_levels):
+    times = 64 // (pattern.count("[") or 1) + extra_levels
     text = "1"
     for _time in range(times):
-        text = one % text
+        text = pattern % text
 
     refused = []
-    for way in (terminal.read, lambda said: terminal.clean(json.loads(said))):
+    for way in (terminal.read, lambda text: terminal.clean(json.loads(text))):
         try:
             way(text)
         except ValueError as error:
             refused.append(str(error))
     assert len(refused) in (0, 2) and len(set(refused)) < 2
-    assert bool(refused) == (more > 0)
+    assert bool(refused) == (extra_levels > 0)

@@ -1,4 +1,4 @@
-"""What was begun is undone to its end, whoever is impatient; what could not be undone is known."""
+"""An undo runs to its end despite further signals, and a failed undo is logged."""
 
 import multiprocessing
 import os
@@ -15,19 +15,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def in_another_process(function, *args):
-    """Run a function in a process of its own, with what it writes to standard error in a file."""
-    here, there = multiprocessing.Pipe()
+    """Run a function in a process of its own, with its standard error in a file."""
+    parent_end, child_end = multiprocessing.Pipe()
 
     def run():
         os.dup2(os.open(args[0] / "stderr", os.O_WRONLY | os.O_CREAT), 2)
-        # Salt's own script does so.
+        # Salt's own script sets this handler.
         signal.signal(signal.SIGINT, lambda *_: exit(0))
-        function(there, *args)
+        function(child_end, *args)
 
     process = multiprocessing.get_context("fork").Process(target=run, daemon=True)
     process.start()
-    assert here.recv() == "there"
-    return process, here
+    assert parent_end.recv() == "there"
+    return process, parent_end
 
 
 def two_steps(folder, interrupted_by):
@@ -36,23 +36,23 @@ def two_steps(folder, interrupted_by):
     return [((folder / "made").unlink,), (os.kill, os.getpid(), interrupted_by)]
 
 
-def rest():
+def wait_for_signal():
     """Wait for a signal; one that comes just before signal.pause() would not end that."""
     while True:
         time.sleep(0.01)
 
 
-def a_job(pipe, folder, second):
-    """Work on a host until told to end."""
+def run_job(pipe, folder, second):
+    """Work on a host until a signal arrives."""
     with undo.on_signals(), undo.on_failure() as steps:
         for step in two_steps(folder, second):
             steps.undo_with(*step)
         pipe.send("there")
-        rest()
+        wait_for_signal()
 
 
-def a_runner(pipe, folder, second):
-    """Work on a master until told to end; say what the runner returns."""
+def run_runner(pipe, folder, second):
+    """Work on a master until a signal arrives; send the runner's answer."""
 
     @runners.runner_function
     def run():
@@ -60,7 +60,7 @@ def a_runner(pipe, folder, second):
             for step in two_steps(folder, second):
                 steps.undo_with(*step)
             pipe.send("there")
-            rest()
+            wait_for_signal()
 
     globals().update(__opts__={"user": "root"}, __context__={})
     pipe.send(run())
@@ -68,8 +68,8 @@ def a_runner(pipe, folder, second):
 
 @pytest.mark.parametrize("second", SIGNALS)
 @pytest.mark.parametrize("first", SIGNALS)
-def test_a_job_that_is_told_twice_to_end_undoes_all_it_began(tmp_path, first, second):
-    process, _pipe = in_another_process(a_job, tmp_path, second)
+def test_a_job_that_gets_two_signals_undoes_all_its_steps(tmp_path, first, second):
+    process, _pipe = in_another_process(run_job, tmp_path, second)
 
     os.kill(process.pid, first)
     process.join(10)
@@ -81,8 +81,8 @@ def test_a_job_that_is_told_twice_to_end_undoes_all_it_began(tmp_path, first, se
 
 @pytest.mark.parametrize("second", SIGNALS)
 @pytest.mark.parametrize("first", SIGNALS)
-def test_a_runner_that_is_told_twice_to_end_undoes_all_and_says_so(tmp_path, first, second):
-    process, pipe = in_another_process(a_runner, tmp_path, second)
+def test_a_runner_that_gets_two_signals_undoes_all_and_reports_it(tmp_path, first, second):
+    process, pipe = in_another_process(run_runner, tmp_path, second)
 
     os.kill(process.pid, first)
     assert pipe.poll(10)
@@ -93,16 +93,16 @@ def test_a_runner_that_is_told_twice_to_end_undoes_all_and_says_so(tmp_path, fir
     process.join(10)
 
 
-def test_a_signal_that_comes_while_a_failure_is_undone_takes_effect_afterwards():
-    done = []
+def test_a_signal_during_an_undo_takes_effect_afterwards():
+    undone = []
     before = [signal.getsignal(number) for number in SIGNALS]
 
     with pytest.raises(SystemExit) as ended, undo.on_signals(), undo.on_failure() as steps:
-        steps.undo_with(done.append, "first")
+        steps.undo_with(undone.append, "first")
         steps.undo_with(os.kill, os.getpid(), signal.SIGHUP)
         raise VirtError("no room")
 
-    assert done == ["first"]
+    assert undone == ["first"]
     assert ended.value.code == 128 + signal.SIGHUP
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
@@ -119,20 +119,20 @@ def test_a_signal_that_is_ignored_stays_ignored():
 
 
 def test_a_thread_leaves_the_signals_alone():
-    seen = []
+    handlers = []
 
     def work():
         with undo.on_signals(), undo.undisturbed():
-            seen.append([signal.getsignal(number) for number in SIGNALS])
+            handlers.append([signal.getsignal(number) for number in SIGNALS])
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
 
-    assert seen == [[signal.getsignal(number) for number in SIGNALS]]
+    assert handlers == [[signal.getsignal(number) for number in SIGNALS]]
 
 
-def test_what_could_not_be_undone_is_known_without_what_it_was_given_beside_names(caplog):
+def test_a_failed_undo_is_logged_with_names_but_no_other_arguments(caplog):
     def discard(opts, name, text):
         raise OSError("no rights")
 
