@@ -73,7 +73,7 @@ class RedirectingHandler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def redirecting_server():
-    """Serve with :class:`Leading`; yield the address and the handler to be changed."""
+    """Serve with :class:`RedirectingHandler`; yield the address and the handler to be changed."""
     handler = type("Handler", (RedirectingHandler,), {})
     with served(handler) as address:
         yield address, handler
@@ -252,10 +252,10 @@ def test_an_image_missing_on_the_server_is_an_error(web, host):
 class ShakyHandler(http.server.BaseHTTPRequestHandler):
     """A server that hangs up after so many bytes of each answer."""
 
-    data, tag, most, asked = b"", '"one"', 10, ()
+    data, tag, most, ranges = b"", '"one"', 10, ()
 
     def do_GET(self):
-        self.asked.append(self.headers.get("Range"))
+        self.ranges.append(self.headers.get("Range"))
         begin = 0
         if self.headers.get("Range") and self.headers.get("If-Range") == self.tag:
             begin = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
@@ -273,8 +273,8 @@ class ShakyHandler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def shaky():
-    """Serve with :class:`Shaky`; yield the address and the handler to be changed."""
-    handler = type("Handler", (ShakyHandler,), {"asked": []})
+    """Serve with :class:`ShakyHandler`; yield the address and the handler to be changed."""
+    handler = type("Handler", (ShakyHandler,), {"ranges": []})
     with served(handler) as address:
         yield f"{address}/x.img", handler
 
@@ -291,7 +291,7 @@ def test_an_interrupted_download_continues_at_its_offset(shaky, host, raw_disk):
     image_file = obtain(host, url)
 
     assert Path(image_file.path).read_bytes() == handler.data
-    assert handler.asked == [None, f"bytes={3 * MIB}-", f"bytes={6 * MIB}-"]
+    assert handler.ranges == [None, f"bytes={3 * MIB}-", f"bytes={6 * MIB}-"]
     assert partials(host) == []
 
 
@@ -305,7 +305,7 @@ def test_a_partial_download_is_kept_for_the_next_call(shaky, host, raw_disk):
     handler.most = 8 * MIB
     obtain(host, url)
 
-    assert handler.asked[-1] == f"bytes={5 * MIB}-"
+    assert handler.ranges[-1] == f"bytes={5 * MIB}-"
     assert partials(host) == []
 
 
@@ -323,7 +323,7 @@ def test_a_partial_download_from_before_a_reboot_is_not_trusted(shaky, host, raw
     image_file = obtain(host, url)
 
     assert Path(image_file.path).read_bytes() == handler.data
-    assert handler.asked[-1] is None
+    assert handler.ranges[-1] is None
 
 
 def test_a_partial_download_of_an_older_version_is_discarded(shaky, host, raw_disk, image):
@@ -345,7 +345,7 @@ def test_without_a_strong_tag_nothing_is_kept(shaky, host, tag):
         obtain(host, url)
 
     assert partials(host) == []
-    assert set(handler.asked) == {None}
+    assert set(handler.ranges) == {None}
 
 
 def test_an_abandoned_download_is_removed_after_a_day(host, image):

@@ -28,7 +28,7 @@ __opts__ = {}
 
 @pytest.fixture
 def master():
-    """Options of a master with the user "nobody", which owns its folder; root owns the rest."""
+    """Options of a master with the user "nobody" as owner of its folder; root owns the rest."""
     # Other users may not enter pytest's own folder.
     folder = Path(tempfile.mkdtemp(prefix="salt-virt-"))
     folder.chmod(0o755)

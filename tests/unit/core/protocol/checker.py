@@ -1,10 +1,10 @@
 """
-A checker of the protocol of a move: every order in which things can happen, to a stated depth.
+A checker of the protocol of a move: it explores each order of events, to a stated depth.
 
-It has hands of its own for :mod:`saltvirt.core.protocol.moveprotocol`: a few hosts with one VM, two
-masters, and between any two effects runners that are killed or stop waiting, jobs that are killed,
-power cuts, and deeds by hand. An abandoned call is a stalled one: it goes on at any later time, or
-never.
+It carries out the effects of :mod:`saltvirt.core.protocol.moveprotocol` itself, on a few hosts with
+one VM and two masters. Between any two effects runners are killed or stop waiting, jobs are killed,
+hosts lose their power, and operators act by hand. An abandoned call is stalled: it continues at any
+later time, or never.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ from invariants import Invariants, open_moves
 from saltvirt.core.protocol import moveprotocol
 from saltvirt.core.protocol.moveprotocol import Target
 
-# What needs the network between the hosts; the second of them may fail after it was done.
+# Effects that need the network between the hosts; DONE_THERE may fail after they were done.
 BETWEEN, DONE_THERE = ("push", "migrate", "look", "define_there"), ("migrate", "define_there")
 
 
@@ -49,21 +49,21 @@ class Checker(Bypasses, Invariants):
         self.states, self.depth, self.settled, self._replayed = 0, 0, {}, {}
 
     def explore(self, world, depth=None):
-        """Look at all that can happen, in so many steps if a depth is given, or raise Lost."""
-        came, queue = {world: None}, deque([(world, 0)])
+        """Explore all that can happen, up to ``depth`` steps if given, or raise Lost."""
+        origins, queue = {world: None}, deque([(world, 0)])
         while queue:
-            here, far = queue.popleft()
-            self.states, self.depth = self.states + 1, far
+            current, depth_reached = queue.popleft()
+            self.states, self.depth = self.states + 1, depth_reached
             try:
-                self.check(here)
-                if depth is None or far < depth:
-                    for label, there in self.successors(here):
-                        known, there = len(came), same(there)
-                        came.setdefault(there, (here, label))
-                        if len(came) > known:
-                            queue.append((there, far + 1))
+                self.check(current)
+                if depth is None or depth_reached < depth:
+                    for label, following in self.successors(current):
+                        count, following = len(origins), same(following)
+                        origins.setdefault(following, (current, label))
+                        if len(origins) > count:
+                            queue.append((following, depth_reached + 1))
             except Lost as lost:
-                raise Lost(lost.why, [*_way(came, here), *lost.trace]) from None
+                raise Lost(lost.why, [*_way(origins, current), *lost.trace]) from None
         return self.states
 
     # What can happen next.
@@ -72,13 +72,17 @@ class Checker(Bypasses, Invariants):
         """Yield ``(label, world)`` of all that can happen next."""
         yield from self._masters(world)
         for index, call in enumerate(world.stalled):
-            rest = world.stalled[:index] + world.stalled[index + 1 :]
+            other_calls = world.stalled[:index] + world.stalled[index + 1 :]
             for label, after, new in self._advanced(world, call):
-                kept = rest if isinstance(new, tuple) and new[:1] == ("over",) else (*rest, new)
-                yield f"stalled {label}", after._replace(stalled=tuple(sorted(kept, key=repr)))
-            yield f"a stalled {call.part} is killed", world._replace(stalled=rest)
+                remaining = (
+                    other_calls
+                    if isinstance(new, tuple) and new[:1] == ("over",)
+                    else (*other_calls, new)
+                )
+                yield f"stalled {label}", after._replace(stalled=tuple(sorted(remaining, key=repr)))
+            yield f"a stalled {call.part} is killed", world._replace(stalled=other_calls)
         yield from self._libvirt(world)
-        if world.left[2]:
+        if world.budget[2]:
             for number in range(len(world.hosts)):
                 yield f"host {number} loses its power", self._cut(world, number)
                 if any(
@@ -94,22 +98,22 @@ class Checker(Bypasses, Invariants):
                 yield from self._commands(world, master)
                 continue
             yield from self._stepped(world, master, runner)
-            if world.left[1]:
+            if world.budget[1]:
                 yield f"runner {master} is killed", self._without(world, master, runner)
 
     def _commands(self, world, master):
-        if not world.left[0]:
+        if not world.budget[0]:
             return
-        spent = world._replace(left=(world.left[0] - 1, *world.left[1:]))
+        spent = world._replace(budget=(world.budget[0] - 1, *world.budget[1:]))
         order = world.orders[master]
-        for one in [order] if order else sorted(open_moves(world._replace(orders=()))):
-            yield f"runner {master} settles", with_runner(spent, master, Runner("settle", *one))
+        for move in [order] if order else sorted(open_moves(world._replace(orders=()))):
+            yield f"runner {master} settles", with_runner(spent, master, Runner("settle", *move))
         if order is not None:
             return
         if world.is_by_hand:
             if not world.tokens:
-                given = (("source", 0), ("target", 1))
-                stalled = (*spent.stalled, Call(0, "copied", "t0", given))
+                arguments = (("source", 0), ("target", 1))
+                stalled = (*spent.stalled, Call(0, "copied", "t0", arguments))
                 yield "somebody moves 0->1 by hand", spent._replace(tokens=1, stalled=stalled)
             return
         yield from self._moves(spent, master)
@@ -125,8 +129,8 @@ class Checker(Bypasses, Invariants):
                     yield f"runner {master} moves {source}->{target} ({token})", begun
 
     def _without(self, world, master, runner):
-        """Return the world in which a runner is gone, and what it has asked for goes on."""
-        spent = world._replace(left=(world.left[0], world.left[1] - 1, *world.left[2:]))
+        """Return the world after a runner was killed; its call goes on."""
+        spent = world._replace(budget=(world.budget[0], world.budget[1] - 1, *world.budget[2:]))
         if runner.call is not None:
             stalled = tuple(sorted((*spent.stalled, runner.call), key=repr))
             spent = spent._replace(stalled=stalled)
@@ -146,7 +150,7 @@ class Checker(Bypasses, Invariants):
         yield from self._asked(world, master, runner, value[0])
 
     def _asked(self, world, master, runner, effect):
-        """Yield what follows when a runner does an effect: at once, or by a call to a host."""
+        """Yield what follows from an effect of a runner: at once, or by a call to a host."""
 
         def answered(after, answer):
             answers = (*runner.answers, ("ok", answer))
@@ -161,10 +165,12 @@ class Checker(Bypasses, Invariants):
             orders = tuple(order if i == master else o for i, o in enumerate(world.orders))
             yield name, answered(world._replace(orders=orders), None)
         elif effect in ("look_at_source", "look_at_target"):
-            seen = getattr(self, effect)(world, runner)
-            yield f"{name} {seen}", answered(world, seen)
-            if world.left[1]:
-                spent = world._replace(left=(world.left[0], world.left[1] - 1, *world.left[2:]))
+            view = getattr(self, effect)(world, runner)
+            yield f"{name} {view}", answered(world, view)
+            if world.budget[1]:
+                spent = world._replace(
+                    budget=(world.budget[0], world.budget[1] - 1, *world.budget[2:])
+                )
                 yield f"{name}: silent", answered(spent, None)
         elif effect == "look_at_third_hosts":
             yield name, answered(world, self.look_at_third_hosts(world, runner))
@@ -173,33 +179,41 @@ class Checker(Bypasses, Invariants):
             yield name, with_runner(world, master, runner._replace(call=call))
 
     def call(self, world, runner, effect):
-        """Return the call that an effect of a runner is."""
+        """Return the call for an effect of a runner."""
         number = runner.source if effect in self.model.on_source else runner.target
-        given = {"source": runner.source, "target": runner.target}
+        arguments = {"source": runner.source, "target": runner.target}
         if effect == "arrive":
-            # What the source noted, as it said itself at the end of sending, or when it was asked.
-            # Of a move that it does not know nothing is known but what is there.
-            last = [one for _kind, one in runner.answers if isinstance(one, Departure | Seen)][-1]
-            known = last if isinstance(last, Departure) else last.noted
-            known = known or Departure(runner.token, "", runner.target, True, False)
-            given |= {"was": known.was, "auto": known.auto, "version": known.version}
-            given["is_handed"] = last.is_handed if isinstance(last, Seen) else last.was
+            # The facts that the source recorded, from its answer to the sending or to a look.
+            # Without a record of the move only the state of the hosts is known.
+            last_view = [
+                view for _kind, view in runner.answers if isinstance(view, Departure | Seen)
+            ][-1]
+            recorded = last_view if isinstance(last_view, Departure) else last_view.noted
+            recorded = recorded or Departure(runner.token, "", runner.target, True, False)
+            arguments |= {
+                "was_active": recorded.was_active,
+                "auto": recorded.auto,
+                "version": recorded.version,
+            }
+            arguments["is_handed"] = (
+                last_view.is_handed if isinstance(last_view, Seen) else last_view.was_active
+            )
         if effect == "cancel":
             source, target = last_looks(runner.answers)
             is_refused = target is not None and target.phase in (None, moveprotocol.REFUSED)
-            given |= {"seen": source.phase, "is_refused": is_refused}
-        return Call(number, effect, runner.token, tuple(sorted(given.items())))
+            arguments |= {"seen": source.phase, "is_refused": is_refused}
+        return Call(number, effect, runner.token, tuple(sorted(arguments.items())))
 
     def _waited(self, world, master, runner):
-        """Yield what follows while a runner waits for a call: the call goes on, or is given up."""
+        """Yield what follows while a runner waits for a call: it goes on, or is given up."""
         for label, after, new in self._advanced(world, runner.call):
             if isinstance(new, tuple) and new[:1] == ("over",):
                 kind, value = new[1:]
                 if (kind, runner.call.part) == ("return", "send"):
                     value = after.hosts[runner.source].departure
                 if (kind, value, runner.call.part) == ("return", True, "prepare"):
-                    # The images have come, each to a file of this move.
-                    resume = runner.call._replace(part="resume", answers=None, there=None)
+                    # The images have arrived, each in a file of this move.
+                    resume = runner.call._replace(part="resume", answers=None, record=None)
                     yield label, with_runner(after, master, runner._replace(call=resume))
                     continue
                 answer = ("ok", value) if kind == "return" else ("error", value)
@@ -207,11 +221,11 @@ class Checker(Bypasses, Invariants):
                 yield label, with_runner(after, master, runner._replace(call=None, answers=answers))
             else:
                 yield label, with_runner(after, master, runner._replace(call=new))
-        if world.left[1]:
+        if world.budget[1]:
             spent = self._without(world, master, runner)
             answers = (*runner.answers, ("error", "silent"))
-            gone = runner._replace(call=None, answers=answers)
-            yield f"runner {master} waits no longer", with_runner(spent, master, gone)
+            waiting_no_longer = runner._replace(call=None, answers=answers)
+            yield f"runner {master} waits no longer", with_runner(spent, master, waiting_no_longer)
 
     def _advanced(self, world, call):
         """Yield ``(label, world, call)`` of one step; of an ended call ``("over", ...)``."""
@@ -220,10 +234,10 @@ class Checker(Bypasses, Invariants):
             if self._is_locked(world, call):
                 yield f"{name} is refused: busy", world, ("over", "raise", "busy")
                 return
-            begun = call._replace(answers=(), there=self.model.there(host, call.part))
+            begun = call._replace(answers=(), record=self.model.record_of(host, call.part))
             yield f"{name} begins", world, begun
             return
-        key = (call.part, call.token, call.there, call.given)
+        key = (call.part, call.token, call.record, call.arguments)
         kind, value = self._after(key, call.answers, lambda: self.model.part(call))
         if kind != "effect":
             yield f"{name} ends ({kind} {value})", world, ("over", kind, value)
@@ -233,27 +247,27 @@ class Checker(Bypasses, Invariants):
         yield from self._cut_off(world, call, value, name)
 
     def _after(self, key, answers, make):
-        """Return what a part comes to after some answers; it is pure, so it is asked once."""
-        asked = (key, answers)
-        found = self._replayed.get(asked)
-        if found is None:
-            found = self._replayed[asked] = replayed(make(), answers)
-        return found
+        """Return the outcome of a part after some answers; it is pure, so it runs once."""
+        key_and_answers = (key, answers)
+        result = self._replayed.get(key_and_answers)
+        if result is None:
+            result = self._replayed[key_and_answers] = replayed(make(), answers)
+        return result
 
     def _cut_off(self, world, call, effect, name):
-        """Yield what follows when the network between the hosts fails, or libvirt does not end."""
-        if effect[0] not in BETWEEN or not world.left[1]:
+        """Yield what follows when the network between the hosts fails, or libvirt hangs."""
+        if effect[0] not in BETWEEN or not world.budget[1]:
             return
-        spent = world._replace(left=(world.left[0], world.left[1] - 1, *world.left[2:]))
+        spent = world._replace(budget=(world.budget[0], world.budget[1] - 1, *world.budget[2:]))
         new = call._replace(answers=(*call.answers, ("error", "cut off")), has_begun=False)
         yield f"{name}: {effect} is cut off", spent, new
         if effect[0] in DONE_THERE and world.hosts[call.host].job is None:
-            _label, after, done = self._done(spent, call, effect, name)
-            if not done.has_begun and done.answers[-1][0] == "ok":
+            _label, after, done_call = self._done(spent, call, effect, name)
+            if not done_call.has_begun and done_call.answers[-1][0] == "ok":
                 yield f"{name}: {effect} is cut off when it was done", after, new
 
     def _done(self, world, call, effect, name):
-        """Return what follows when a call does an effect; a long one has a beginning and an end."""
+        """Return what follows from an effect of a call; a long one has a beginning and an end."""
         hands = self.hands(world, call)
         is_long = hasattr(hands, f"begin_{effect[0]}")
         is_begun = is_long and not call.has_begun
@@ -271,11 +285,13 @@ class Checker(Bypasses, Invariants):
 
     def _is_locked(self, world, call):
         """Return whether another call holds the lock of the same record."""
-        of = self.model.on_source if call.part in self.model.on_source else self.model.on_target
-        others = [*world.stalled, *(r.call for r in world.runners if r and r.call)]
+        parts = self.model.on_source if call.part in self.model.on_source else self.model.on_target
+        calls = [*world.stalled, *(r.call for r in world.runners if r and r.call)]
         return any(
-            other.host == call.host and other.part in of and other.answers is not None
-            for other in others
+            other_call.host == call.host
+            and other_call.part in parts
+            and other_call.answers is not None
+            for other_call in calls
         )
 
     def is_live(self, world, number, parts):
@@ -284,7 +300,7 @@ class Checker(Bypasses, Invariants):
         return any(c.host == number and c.part in parts and c.answers is not None for c in calls)
 
     def look_at_source(self, world, runner):
-        """Return what the source says."""
+        """Return the source's answer."""
         host = world.hosts[runner.source]
         departure = host.departure
         is_own = departure is not None and departure.token == runner.token
@@ -298,12 +314,12 @@ class Checker(Bypasses, Invariants):
             is_moving=host.job is not None,
             has=bool(host.defined) and host.files == WHOLE,
             has_files=is_own and has_own_files(host),
-            stays=is_own and departure.was and host.active and host.job is None,
+            stays=is_own and departure.was_active and host.active and host.job is None,
             is_handed=is_own and host.is_migrated,
         )
 
     def look_at_target(self, world, runner):
-        """Return what the target says."""
+        """Return the target's answer."""
         host = world.hosts[runner.target]
         is_own = host.arrival is not None and host.arrival.token == runner.token
         return Target(
@@ -330,30 +346,30 @@ class Checker(Bypasses, Invariants):
             yield "libvirt's job ends well", change(moved, host.job, **new)
 
     def _cut(self, world, number):
-        """Return the world in which a host has lost its power and is up again."""
-        left = (*world.left[:2], world.left[2] - 1, *world.left[3:])
+        """Return the world after a host has lost its power and has booted again."""
+        budget = (*world.budget[:2], world.budget[2] - 1, *world.budget[3:])
         host = world.hosts[number]
         files = PART if host.files == UNSYNCED else host.files
         defined = NOTHING if host.defined == UNSYNCED else host.defined
         off = {"active": False, "job": None, "is_migrated": False}
         cut = change(world, number, files=files, defined=defined, **off)
-        for other, one in enumerate(cut.hosts):
-            if one.job == number:
-                cut = change(cut, other, job=None)
+        for other_number, other_host in enumerate(cut.hosts):
+            if other_host.job == number:
+                cut = change(cut, other_number, job=None)
         runners = tuple(self._unanswered(r, number) for r in cut.runners)
         stalled = tuple(call for call in cut.stalled if call.host != number)
-        cut = cut._replace(left=left, runners=runners, stalled=stalled)
+        cut = cut._replace(budget=budget, runners=runners, stalled=stalled)
         return self.started(cut, number) if host.auto and defined else cut
 
     @staticmethod
     def _restarted(world, number):
-        """Return the world in which a libvirtd has ended, and begun anew; QEMU goes on."""
-        left = (*world.left[:2], world.left[2] - 1, *world.left[3:])
+        """Return the world after a restart of a libvirtd; QEMU goes on."""
+        budget = (*world.budget[:2], world.budget[2] - 1, *world.budget[3:])
         after = change(world, number, job=None, is_migrated=False)
-        for other, host in enumerate(after.hosts):
+        for other_number, host in enumerate(after.hosts):
             if host.job == number:
-                after = change(after, other, job=None)
-        return after._replace(left=left)
+                after = change(after, other_number, job=None)
+        return after._replace(budget=budget)
 
     @staticmethod
     def _unanswered(runner, number):
@@ -363,16 +379,16 @@ class Checker(Bypasses, Invariants):
 
     @staticmethod
     def started(world, number):
-        """Return the world in which the VM was started on a host, and has written to its disk."""
+        """Return the world after the VM was started on a host, and has written to its disk."""
         host = world.hosts[number]
         latest = max(world.latest, host.version) + 1
         new = change(world, number, active=True, version=latest)
         return new._replace(latest=latest)
 
     def _by_hand(self, world):
-        if not world.left[3]:
+        if not world.budget[3]:
             return
-        spent = world._replace(left=(*world.left[:3], world.left[3] - 1))
+        spent = world._replace(budget=(*world.budget[:3], world.budget[3] - 1))
         yield from self.without_us(spent)
         for number, host in enumerate(world.hosts):
             if host.active:
@@ -384,18 +400,18 @@ class Checker(Bypasses, Invariants):
 
     def _of_one_that_is_off(self, world, number):
         host = world.hosts[number]
-        # Of two that were asked for it is for whoever asked to start one only.
-        is_kept = not world.leaves and sum(bool(one.defined) for one in world.hosts) > 1
+        # An operator who keeps the VM on both hosts starts only one of them.
+        is_kept = not world.leaves and sum(bool(h.defined) for h in world.hosts) > 1
         if self.model.is_startable(host) and not is_kept:
             yield f"start on {number}", self.started(world, number)
         if self.model.may_purge(host):
-            gone = change(world, number, defined=NOTHING, files=NOTHING, auto=False)
-            yield f"purge on {number}", gone._replace(is_purged=True)
+            purged = change(world, number, defined=NOTHING, files=NOTHING, auto=False)
+            yield f"purge on {number}", purged._replace(is_purged=True)
 
 
-def _way(came, world):
+def _way(origins, world):
     labels = []
-    while came[world] is not None:
-        world, label = came[world]
+    while origins[world] is not None:
+        world, label = origins[world]
         labels.append(label)
     return [f"{number}. {label}" for number, label in enumerate(reversed(labels), 1)]

@@ -1,4 +1,4 @@
-"""What the effects of a call do to a host of the checker's cloud."""
+"""The effects of a call on a host of the checker's cloud."""
 
 from clouds import (
     NOTHING,
@@ -16,16 +16,16 @@ from saltvirt.core.protocol import moveprotocol
 
 
 class Hands:
-    """What a call's effects do to the world; each method returns ``(world, answer)``."""
+    """The effects of a call on the world; each method returns ``(world, answer)``."""
 
     def __init__(self, world, call):
         self.world, self.call = world, call
         self.host = world.hosts[call.host]
-        self.given = dict(call.given)
+        self.arguments = dict(call.arguments)
 
     @property
     def record(self):
-        """Which record of the host this call is about."""
+        """The kind of the host's record that this call works on."""
         return "departure" if self.call.part in Model.on_source else "arrival"
 
     def put(self, number=None, **changes):
@@ -34,7 +34,7 @@ class Hands:
 
     def begin(self, token, phase):
         if self.record == "arrival":
-            return self.put(arrival=Arrival(token, phase, self.given["source"]))
+            return self.put(arrival=Arrival(token, phase, self.arguments["source"]))
         if not self.host.defined:
             raise Refused("no such VM")
         host = self.host
@@ -42,7 +42,7 @@ class Hands:
             raise Refused("its move to here is not over")
         if self.call.part == "copied" and not host.active:
             raise Refused("libvirt does not copy the disks of a stopped VM")
-        moving = Departure(token, phase, self.given["target"], host.active, host.auto)
+        moving = Departure(token, phase, self.arguments["target"], host.active, host.auto)
         return self.put(departure=moving._replace(leaves=self.world.leaves))
 
     def enter(self, phase):
@@ -57,29 +57,29 @@ class Hands:
     def unbury(self, token):
         return self.put(buried=self.host.buried - {token})
 
-    def other(self):
+    def other_host(self):
         """Return the number of the other host of a departure, and that host."""
         number = self.host.departure.target
         return number, self.world.hosts[number]
 
     def begin_push(self):
-        _number, other = self.other()
-        if other.files == NOTHING:
+        _number, other_host = self.other_host()
+        if other_host.files == NOTHING:
             raise Refused("no such volume")
         return self.world, None
 
     def push(self):
-        # A file that was removed meanwhile is written to its end: nobody is told.
-        number, other = self.other()
-        if self.host.departure.was or other.files == NOTHING:
+        # A file that was removed during the write is written to its end without an error.
+        number, other_host = self.other_host()
+        if self.host.departure.was_active or other_host.files == NOTHING:
             return self.world, None
         return self.put(number, files=UNSYNCED, version=self.host.version)
 
     def hold(self):
-        departure, (_number, other) = self.host.departure, self.other()
-        if self.host.active != departure.was:
+        departure, (_number, other_host) = self.host.departure, self.other_host()
+        if self.host.active != departure.was_active:
             raise Refused("its state has changed")
-        if not departure.was and other.version != self.host.version:
+        if not departure.was_active and other_host.version != self.host.version:
             raise Refused("its disk has changed")
         noted = departure._replace(phase=moveprotocol.HANDING, version=self.host.version)
         return self.put(departure=noted)
@@ -90,43 +90,43 @@ class Hands:
     def autostart_on(self):
         if self.record == "departure":
             return self.put(auto=self.host.departure.auto)
-        return self.put(auto=self.given.get("auto", False))
+        return self.put(auto=self.arguments.get("auto", False))
 
     def begin_migrate(self):
-        number, other = self.other()
-        if not self.host.departure.was:
+        number, other_host = self.other_host()
+        if not self.host.departure.was_active:
             return self.world, None
-        if other.files == NOTHING:
+        if other_host.files == NOTHING:
             raise Refused("libvirt finds no disk there")
         if not self.host.active:
             raise Refused("domain is not running")
         return self.put(job=number)
 
     def migrate(self):
-        number, other = self.other()
-        if not self.host.departure.was:
-            # Of one that does not run libvirt moves the definition, and looks at no disk.
-            return self.put(number, defined=max(other.defined, UNSYNCED))
-        if self.host.active or not other.defined:
+        number, other_host = self.other_host()
+        if not self.host.departure.was_active:
+            # libvirt moves the definition of a stopped VM, and checks no disk.
+            return self.put(number, defined=max(other_host.defined, UNSYNCED))
+        if self.host.active or not other_host.defined:
             raise Refused("libvirt's job has failed")
         return self.world, None
 
     def stays(self):
-        is_here = self.host.departure.was and self.host.active and self.host.job is None
+        is_here = self.host.departure.was_active and self.host.active and self.host.job is None
         return self.world, is_here
 
     def is_handed(self):
         return self.world, self.host.is_migrated
 
     def define_there(self):
-        number, other = self.other()
-        if other.files == NOTHING:
+        number, other_host = self.other_host()
+        if other_host.files == NOTHING:
             raise Refused("its disks are not there")
-        return self.put(number, defined=max(other.defined, UNSYNCED))
+        return self.put(number, defined=max(other_host.defined, UNSYNCED))
 
     def look(self):
-        _number, other = self.other()
-        if self.host.active or not other.defined or other.files < UNSYNCED:
+        _number, other_host = self.other_host()
+        if self.host.active or not other_host.defined or other_host.files < UNSYNCED:
             raise Refused("it is not gone from here, or not there")
         return self.world, None
 
@@ -143,7 +143,7 @@ class Hands:
         record = getattr(self.host, self.record)
         if not (record.has_made if self.record == "arrival" else record.leaves):
             return self.world, None
-        # What a domain uses stays.
+        # Files that a domain uses stay.
         if self.host.defined:
             return self.world, None
         if self.record == "departure" and self.host.files != NOTHING:
@@ -163,7 +163,7 @@ class Hands:
     def begin_make(self):
         if self.host.files != NOTHING and not self.host.arrival.has_made:
             raise Refused("a file is there already")
-        # Noted before it is made.
+        # The mark is on record before the file is created.
         return self.put(arrival=self.host.arrival._replace(has_made=True))
 
     def make(self):
@@ -173,7 +173,7 @@ class Hands:
         return world, False
 
     def verify(self):
-        is_same = self.given["was"] or self.host.version == self.given["version"]
+        is_same = self.arguments["was_active"] or self.host.version == self.arguments["version"]
         if not self.host.defined or self.host.files < UNSYNCED or not is_same:
             raise Refused("it is not here as it was")
         return self.put(files=WHOLE, defined=WHOLE)

@@ -1,7 +1,7 @@
 """
-A small cloud for the checker of the protocol: a few hosts with one VM, and what effects do there.
+A small cloud for the checker of the protocol: a few hosts with one VM.
 
-Files are PART while they come, UNSYNCED when they are whole in memory alone, then WHOLE.
+Files are PART while they arrive, UNSYNCED when only memory has them completely, then WHOLE.
 """
 
 from dataclasses import dataclass
@@ -14,31 +14,31 @@ NOTHING, PART, UNSYNCED, WHOLE = range(4)
 
 
 class Lost(Exception):
-    """An invariant does not hold; ``trace`` is how it came to that."""
+    """An invariant does not hold; ``trace`` has the steps that led to it."""
 
-    def __init__(self, why, trace=()):
-        self.why, self.trace = why, trace
-        super().__init__("\n".join([why, *trace]))
+    def __init__(self, reason, trace=()):
+        self.reason, self.trace = reason, trace
+        super().__init__("\n".join([reason, *trace]))
 
 
 class Refused(Exception):
-    """A hand could not do what it was asked for."""
+    """An effect could not be carried out."""
 
 
 class Departure(NamedTuple):
-    """What a source has on record: ``was`` and ``auto`` are what the VM was when it began."""
+    """A source's record; ``was_active`` and ``auto`` are the VM's when the move began."""
 
     token: str
     phase: str
     target: int
-    was: bool
+    was_active: bool
     auto: bool
     version: int | None = None
     leaves: bool = True
 
 
 class Arrival(NamedTuple):
-    """What a target has on record."""
+    """A target's record."""
 
     token: str
     phase: str
@@ -58,20 +58,20 @@ class Host(NamedTuple):
     arrival: Arrival | None = None
     buried: frozenset = frozenset()
     job: int | None = None
-    # libvirt's own word that a running VM was moved away; it forgets that when it is started anew.
+    # Whether libvirt itself reports that the running VM has moved away, until libvirtd restarts.
     is_migrated: bool = False
 
 
 class Call(NamedTuple):
-    """What a host was asked for; ``answers`` None before it has begun."""
+    """A call to a host; ``answers`` are None before it has begun."""
 
     host: int
     part: str
     token: str
-    given: tuple = ()
+    arguments: tuple = ()
     answers: tuple | None = None
-    there: MoveRecord | None = None
-    # Whether an effect that takes its time has begun and is not over.
+    record: MoveRecord | None = None
+    # Whether a long effect has begun and has not ended.
     has_begun: bool = False
 
 
@@ -87,7 +87,7 @@ class Runner(NamedTuple):
 
 
 class World(NamedTuple):
-    """Everything; ``left`` is how much may still go wrong."""
+    """The whole world; ``budget`` is how much may still go wrong."""
 
     hosts: tuple
     runners: tuple = (None, None)
@@ -96,35 +96,35 @@ class World(NamedTuple):
     tokens: int = 0
     latest: int = 0
     is_purged: bool = False
-    # Whether a host that was reinstalled has taken the only definition with it.
+    # Whether the only definition was on a host that was reinstalled.
     is_undefined: bool = False
-    # Whether somebody has acted without our commands; the files and definitions left are theirs.
+    # Whether an operator has acted by hand; leftovers are the operator's then.
     is_bypassed: bool = False
-    # commands; kills, silences and cuts of a network; of the power and of libvirtd; deeds by hand
-    left: tuple = (2, 1, 1, 1)
-    # Whether images must be sent before files are made, and whether the source forgets the VM.
+    # Commands; kills, silences, network cuts; power cuts, restarts of libvirtd; actions by hand.
+    budget: tuple = (2, 1, 1, 1)
+    # Whether images must be sent before files are created, and whether the source forgets the VM.
     has_images: bool = False
     leaves: bool = True
-    # Whether somebody has made the target's files by hand, and moves the VM without a master.
+    # Whether an operator has created the target's files by hand, and moves the VM without a master.
     is_by_hand: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen(Source):
-    """What the source says, and what it has noted of the VM."""
+    """The source's answer, and the facts of the VM that it has recorded."""
 
     noted: Departure | None = None
 
 
-def copied(there, token):
-    """Move a VM by hand, all in one job, as ``ops.migration.departure.move_unprepared`` does."""
-    yield from moveprotocol.open_departure(there, token)
+def copied(record, token):
+    """Move a VM by hand in one job, as an unprepared move of the project does."""
+    yield from moveprotocol.open_departure(record, token)
     yield from moveprotocol.send(MoveRecord(token=token, phase=moveprotocol.PLANNED), token)
     yield from moveprotocol.finish(MoveRecord(token=token, phase=moveprotocol.HANDING), token)
 
 
 class Model:
-    """The parts of a protocol and how hosts do their effects; today's differs in the tests."""
+    """The parts of the current protocol; tests replace some of them."""
 
     on_source = {
         "open": moveprotocol.open_departure,
@@ -146,30 +146,33 @@ class Model:
     }
     on_master = {"move": recoveryprotocol.move, "settle": recoveryprotocol.settle}
 
-    def there(self, host, part):
+    def record_of(self, host, part):
         """Return the record that a part begins from."""
         record = host.departure if part in self.on_source else host.arrival
         return record and MoveRecord(token=record.token, phase=record.phase)
 
     def is_startable(self, host):
-        """Return whether our own commands start the VM on a host."""
+        """Return whether the project's commands start the VM on a host."""
         phase = host.departure and host.departure.phase
         is_leaving = phase in (moveprotocol.HANDING, moveprotocol.LEAVING)
         is_coming = host.arrival is not None and host.arrival.phase != moveprotocol.ARRIVED
         return bool(host.defined) and not is_leaving and not is_coming
 
     def may_purge(self, host):
-        """Return whether our own command purges the VM on a host."""
+        """Return whether the project's command purges the VM on a host."""
         is_leaving = host.departure is not None and host.departure.phase != moveprotocol.CANCELLED
         return bool(host.defined) and not is_leaving and host.arrival is None
 
     def part(self, call):
         """Return the generator of a call, at its beginning."""
         function = {**self.on_source, **self.on_target}[call.part]
-        given, asks = dict(call.given), {"cancel": ("seen", "is_refused"), "arrive": ("is_handed",)}
-        more = {one: given[one] for one in asks.get(call.part, ())}
-        more |= {"is_lost": True} if given.get("is_lost") else {}
-        return function(call.there, call.token, **more)
+        arguments, arguments_of_part = (
+            dict(call.arguments),
+            {"cancel": ("seen", "is_refused"), "arrive": ("is_handed",)},
+        )
+        kwargs = {name: arguments[name] for name in arguments_of_part.get(call.part, ())}
+        kwargs |= {"is_lost": True} if arguments.get("is_lost") else {}
+        return function(call.record, call.token, **kwargs)
 
 
 def change(world, number, **changes):
@@ -180,7 +183,7 @@ def change(world, number, **changes):
 
 
 def replayed(steps, answers):
-    """Return ``("effect", it)``, ``("return", value)`` or ``("raise", why)`` after some answers."""
+    """Return ``("effect", EFFECT)``, ``("return", VALUE)`` or ``("raise", REASON)``."""
     try:
         effect = next(steps)
         for kind, value in answers:
@@ -206,21 +209,21 @@ def is_arriving(world, number):
 
 def with_runner(world, master, runner):
     """Return the world with another runner on a master."""
-    runners = tuple(runner if i == master else one for i, one in enumerate(world.runners))
+    runners = tuple(runner if i == master else current for i, current in enumerate(world.runners))
     return world._replace(runners=runners)
 
 
 def same(world):
-    """Return the one of two worlds that differ only in which of two masters is which."""
+    """Return one and the same world for two worlds in which the masters are exchanged."""
     if len(world.runners) == 2:
-        one, other = zip(world.runners, world.orders, strict=True)
-        if hash(one) > hash(other):
+        first, second = zip(world.runners, world.orders, strict=True)
+        if hash(first) > hash(second):
             swap = {"runners": world.runners[::-1], "orders": world.orders[::-1]}
             return world._replace(**swap)
     return world
 
 
 def last_looks(answers):
-    """Return what source and target said last; the target is asked again after the others."""
-    said = [answer for _kind, answer in answers]
-    return said[-4 if isinstance(said[-2], ThirdHosts) else -2], said[-1]
+    """Return the last answers of source and target, which is asked again after third hosts."""
+    looks = [answer for _kind, answer in answers]
+    return looks[-4 if isinstance(looks[-2], ThirdHosts) else -2], looks[-1]

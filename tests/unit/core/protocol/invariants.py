@@ -1,4 +1,4 @@
-"""What must hold in every state of the checker's cloud, and after everything was settled."""
+"""The invariants of each state of the checker's cloud, and of its end after settling."""
 
 from clouds import NOTHING, UNSYNCED, Call, Lost, Runner, change, is_arriving, with_runner
 from saltvirt.core.journal.records import ShownRecord
@@ -32,44 +32,48 @@ class Invariants:
         running = {number for number, host in enumerate(world.hosts) if host.active}
         if len(running) > 1:
             raise Lost(f"it runs on {sorted(running)}")
-        would = {
+        startable = {
             number
             for number, host in enumerate(world.hosts)
             if self.model.is_startable(host) or (host.auto and host.defined)
         }
-        # Whoever had it kept on both hosts is to see to that himself, once it is over.
+        # After a move that keeps the VM on both hosts it is for the operator to start one only.
         is_kept = not world.leaves and not any(host.departure for host in world.hosts)
-        if len(would | running) > 1 and not is_kept:
-            raise Lost(f"it runs on {sorted(running)}, and would be started on {sorted(would)}")
+        if len(startable | running) > 1 and not is_kept:
+            raise Lost(f"it runs on {sorted(running)}, and would be started on {sorted(startable)}")
 
     def reported(self, world, runner, value):
-        """Check that a success that a runner reports is there."""
+        """Check that the VM is on the target when a runner reports success."""
         if runner.part != "move" or not value[1] or world.is_purged or world.is_bypassed:
             return
-        # Of one that was followed by another move only that one can tell.
+        # Only the last move can be checked.
         is_last = runner.token == f"t{world.tokens - 1}"
         if is_last and not world.hosts[runner.target].defined:
             raise Lost("success is reported, and it is not there")
 
     def look_at_third_hosts(self, world, runner):
-        """Return what the third hosts say of the VM, judged as the master does."""
-        stands = {"has": [], "leaving": [], "coming": []}
+        """Return the answers of third hosts about the VM, judged as the master does."""
+        hosts_by_category = {"has": [], "leaving": [], "coming": []}
         move = thirdhosts.Move(name="vm", token=runner.token, uuid="u")
         for number in sorted(set(range(len(world.hosts))) - {runner.source, runner.target}):
-            where = thirdhosts.classify_third_host(move, _third(world, number))
-            if where is not None:
-                stands[where].append(number)
-        return ThirdHosts(**{where: tuple(found) for where, found in stands.items()})
+            category = thirdhosts.classify_third_host(move, _third(world, number))
+            if category is not None:
+                hosts_by_category[category].append(number)
+        return ThirdHosts(
+            **{category: tuple(hosts) for category, hosts in hosts_by_category.items()}
+        )
 
     def check_settling(self, world):
-        """Check that the next command brings everything to an end, whatever has died before."""
-        # All that is left of it when whoever was at work is gone.
-        left = (world.hosts, world.orders, world.tokens, world.latest, world.is_purged)
-        known = len(self.settled)
-        self.settled.setdefault(left)
-        if len(self.settled) == known:
+        """Check that the next command settles everything after any kills before it."""
+        # The state that remains when all runners and calls are killed.
+        persistent_state = (world.hosts, world.orders, world.tokens, world.latest, world.is_purged)
+        count = len(self.settled)
+        self.settled.setdefault(persistent_state)
+        if len(self.settled) == count:
             return
-        quiet = world._replace(runners=(None,) * len(world.runners), stalled=(), left=(99, 0, 0, 0))
+        quiet = world._replace(
+            runners=(None,) * len(world.runners), stalled=(), budget=(99, 0, 0, 0)
+        )
         for number, host in enumerate(world.hosts):
             if host.job is not None:
                 quiet = change(quiet, number, job=None)
@@ -79,24 +83,29 @@ class Invariants:
         trace = []
         world = self._rounds(world, trace)
         if not world.is_undefined:
-            # What waits for its operator is settled by the word that the VM is on its source.
+            # Moves that wait for the operator are settled by the override that keeps the source.
             world = self._rounds(self._kept_on_source(world, trace), trace)
         self._check_end(world, trace)
 
     def _kept_on_source(self, world, trace):
-        """Do what `virt.settle keep=SOURCE` does where the target does not have the VM."""
+        """Act as `virt.settle keep=SOURCE` does where the target does not have the VM."""
         for token, source, target in sorted(open_moves(world)):
             runner = Runner("settle", token, source, target)
-            there = self.look_at_target(world, runner)
-            seen = self.look_at_source(world, runner)
-            others = self.look_at_third_hosts(world, runner)
-            is_kept = moveprotocol.next_step(seen, there, others) == moveprotocol.KEEP
-            if is_kept and moveprotocol.is_left_alone(seen, there):
-                given = {"seen": seen.phase, "is_refused": False, "is_lost": True}
-                cancel = Call(source, "cancel", token, tuple(given.items()))
+            target_view = self.look_at_target(world, runner)
+            source_view = self.look_at_source(world, runner)
+            third_hosts = self.look_at_third_hosts(world, runner)
+            is_kept = (
+                moveprotocol.next_step(source_view, target_view, third_hosts) == moveprotocol.KEEP
+            )
+            if is_kept and moveprotocol.is_left_alone(source_view, target_view):
+                arguments = {"seen": source_view.phase, "is_refused": False, "is_lost": True}
+                cancel = Call(source, "cancel", token, tuple(arguments.items()))
                 world = self._called(world, cancel, trace)
-                seen = self.look_at_source(world, runner)
-            if seen.phase == moveprotocol.CANCELLED and there.phase == moveprotocol.ARRIVED:
+                source_view = self.look_at_source(world, runner)
+            if (
+                source_view.phase == moveprotocol.CANCELLED
+                and target_view.phase == moveprotocol.ARRIVED
+            ):
                 drop = Call(target, "drop", token, (("is_lost", True),))
                 world = self._called(world, drop, trace)
         return world
@@ -122,62 +131,64 @@ class Invariants:
 
     @staticmethod
     def _check_end(world, trace):
-        # Of a VM that has no definition anywhere, its operator decides what becomes of its disks.
+        # For a VM without any definition the operator decides about the disks.
         if world.is_undefined:
             return
         if any(host.departure or host.arrival for host in world.hosts):
             raise Lost("something is left on record", trace)
         if not world.leaves:
             return
-        there = _having(world)
-        if len(there) != (0 if world.is_purged else 1):
-            raise Lost(f"it is on {len(there)} hosts in the end", trace)
-        if any(h.files < UNSYNCED or h.version != world.latest for h in there):
+        having_hosts = _having(world)
+        if len(having_hosts) != (0 if world.is_purged else 1):
+            raise Lost(f"it is on {len(having_hosts)} hosts in the end", trace)
+        if any(h.files < UNSYNCED or h.version != world.latest for h in having_hosts):
             raise Lost("it has lost what was written to its disk", trace)
-        _check_files(world, there, trace)
+        _check_files(world, having_hosts, trace)
 
 
 def _having(world):
-    """Return the hosts that have the VM; a definition without files may be somebody's own deed."""
+    """Return the hosts with the VM; a definition without files may be an operator's own."""
     having = [host for host in world.hosts if host.defined]
     return [host for host in having if host.files != NOTHING] if world.is_bypassed else having
 
 
 def _third(world, number):
-    """Return what a host says of a VM to whoever asks it about a move of others."""
+    """Return a third host's answer to the question about a VM that moves."""
     host = world.hosts[number]
     state = ("running" if host.active else "shutdown") if host.defined else None
-    left = [(p, r) for p, r in (("departure", host.departure), ("arrival", host.arrival)) if r]
+    open_records = [
+        (p, r) for p, r in (("departure", host.departure), ("arrival", host.arrival)) if r
+    ]
     is_coming = is_arriving(world, number)
-    known = [
+    shown_records = [
         ShownRecord(
             purpose=p, token=r.token, phase=r.phase, since=0, uuid="u", source=None, target=None
         )
-        for p, r in left
+        for p, r in open_records
     ]
     return thirdhosts.Third(
         by_name=Presence(state=state, building=is_coming, unfinished=False, uuid=state and "u"),
         by_uuid=Target(has=bool(host.defined) and not is_coming, is_arriving=is_coming),
-        on_record={"vm": known},
+        on_record={"vm": shown_records},
     )
 
 
-def _check_files(world, there, trace):
-    # What somebody has made by hand is his.
+def _check_files(world, having_hosts, trace):
+    # Files that an operator has created by hand are the operator's.
     with_files = sum(host.files != NOTHING for host in world.hosts)
-    if with_files != len(there) and not (world.is_by_hand or world.is_bypassed):
+    if with_files != len(having_hosts) and not (world.is_by_hand or world.is_bypassed):
         raise Lost("files are left", trace)
 
 
 def _is_defined(world, newest):
-    # Of one that moved while it ran, a target whose power was cut has the disks, and loses its
-    # definition unless it was synced; the source defines it anew.
+    # After a live move a target that loses its power keeps the disks, and loses an unsynced
+    # definition; the source defines the VM there again.
     is_handed = any(host.is_migrated and host.defined for host in world.hosts)
     return is_handed or any(host.defined for host in newest)
 
 
 def open_moves(world):
-    """Return ``(token, source, target)`` of all moves that some host has on record."""
+    """Return ``(token, source, target)`` of all moves on record of any host or master."""
     out = {order for order in world.orders if order}
     for number, host in enumerate(world.hosts):
         if host.departure:

@@ -1,8 +1,8 @@
 """
-The protocol of a move as it was before the records, for the same checker, which finds its faults.
+The protocol of a move before there were records, in which the same checker finds faults.
 
-The target had a claim, whoever asked it to forget that removed its files; libvirt undefined the VM
-at its source; the source's note was read only when its process had died.
+The target had a claim, and any request to forget it removed the files; libvirt undefined the VM on
+its source; the source's record was read only after its process had died.
 """
 
 from checker import Checker
@@ -10,38 +10,38 @@ from cloudhands import Hands
 from clouds import NOTHING, UNSYNCED, Lost, Model, Refused, is_arriving
 
 
-def _prepare(there, token):
-    if there is not None:
+def _prepare(record, token):
+    if record is not None:
         raise Refused("it is being built")
     yield ("check",)
     yield "begin", token, "claimed"
     yield ("make",)
 
 
-def _send(_there, token):
-    # Its state was read once, here.
+def _send(_record, token):
+    # The VM's state was read only once, here.
     yield "begin", token, "departing"
     try:
         yield ("push",)
         yield ("migrate",)
     except Exception:
-        # Whatever libvirt did: the note went with the failure.
+        # The record was removed after each failure, with any outcome in libvirt.
         yield ("end",)
         raise
     yield ("remove",)
     yield ("end",)
 
 
-def _forget(there, _token):
-    """Give up what was made ready, unless the VM has come; whose claim it was nobody asked."""
+def _forget(record, _token):
+    """Undo the preparation unless the VM has arrived, without a check of the claim's owner."""
     yield ("wait_arrival",)
-    if there is not None:
+    if record is not None:
         yield ("remove_unless_defined",)
         yield ("end",)
 
 
-def _settle_source(there, _token):
-    if there is not None and (yield ("has_left",)):
+def _settle_source(record, _token):
+    if record is not None and (yield ("has_left",)):
         yield ("remove",)
         yield ("end",)
 
@@ -77,7 +77,7 @@ def _settle():
 
 
 class OldModel(Model):
-    """The parts as they were."""
+    """The parts of the old protocol."""
 
     on_source = {"send": _send, "settle_source": _settle_source}
     on_target = {"prepare": _prepare, "forget": _forget}
@@ -91,28 +91,28 @@ class OldModel(Model):
 
 
 class OldHands(Hands):
-    """The effects as they were: libvirt looked at no disk, and nobody at what had changed."""
+    """The effects of the old protocol: no check of the disk, and none of changes."""
 
     @property
     def record(self):
         return "departure" if self.call.part in OldModel.on_source else "arrival"
 
     def migrate(self):
-        number, other = self.other()
-        if self.host.departure.was:
-            if self.host.active or not other.defined:
+        number, other_host = self.other_host()
+        if self.host.departure.was_active:
+            if self.host.active or not other_host.defined:
                 raise Refused("libvirt's job has failed")
             return self.put(defined=NOTHING)
-        # It moves the definition of one that does not run, and undefines it here unless it runs.
-        self.world, _none = self.put(number, defined=max(other.defined, UNSYNCED))
+        # libvirt moves the definition of a stopped VM, and undefines it here unless it runs.
+        self.world, _none = self.put(number, defined=max(other_host.defined, UNSYNCED))
         return self.put(defined=self.host.defined if self.host.active else NOTHING)
 
     def remove(self):
         return self.put(files=NOTHING)
 
     def has_left(self):
-        _number, other = self.other()
-        return self.world, not self.host.defined and bool(other.defined)
+        _number, other_host = self.other_host()
+        return self.world, not self.host.defined and bool(other_host.defined)
 
     def wait_arrival(self):
         if is_arriving(self.world, self.call.host):
@@ -126,7 +126,7 @@ class OldHands(Hands):
 
 
 class OldChecker(Checker):
-    """A checker of what is there and of what is said, at every instant."""
+    """A checker of the hosts and of the reported outcome in each state."""
 
     hands = OldHands
 

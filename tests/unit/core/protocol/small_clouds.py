@@ -1,7 +1,7 @@
 """
-Two small clouds beside that of a move: a build on one host, and an image that two VMs share.
+Two more small clouds: a build on one host, and an image that two VMs share.
 
-Each has ``successors`` and ``check``, as it is now and as it was before the records.
+Each has ``successors`` and ``check``, for the current protocol and for that before the records.
 """
 
 from collections import deque
@@ -12,61 +12,61 @@ from saltvirt.core.protocol import moveprotocol
 
 
 def explored(cloud, world):
-    """Look at all that can ever happen; return how many states, or raise Lost with the way."""
-    came, queue = {world: None}, deque([world])
+    """Explore all that can happen; return the number of states, or raise Lost with its steps."""
+    origins, queue = {world: None}, deque([world])
     while queue:
-        here = queue.popleft()
-        for label, there in cloud.successors(here):
-            if there not in came:
-                came[there] = (here, label)
-                queue.append(there)
-                if why := cloud.check(there):
-                    raise Lost(why, _way(came, there))
-    return len(came)
+        current = queue.popleft()
+        for label, following in cloud.successors(current):
+            if following not in origins:
+                origins[following] = (current, label)
+                queue.append(following)
+                if fault := cloud.check(following):
+                    raise Lost(fault, _way(origins, following))
+    return len(origins)
 
 
-def _way(came, world):
+def _way(origins, world):
     labels = []
-    while came[world] is not None:
-        world, label = came[world]
+    while origins[world] is not None:
+        world, label = origins[world]
         labels.append(label)
     return labels[::-1]
 
 
 class Site(NamedTuple):
-    """A host with one build; ``answers`` are its builder's, None when that has died or ended."""
+    """A host with one build; ``answers`` are its builder's, None after the builder has ended."""
 
     defined: int = NOTHING
     files: int = NOTHING
     active: bool = False
     phase: str | None = None
-    # The record as a crash would have it back, if its end is not on the disk.
+    # The record that would be back after a crash, if its removal is not on the disk.
     lost_phase: str | None = None
     answers: tuple | None = ()
     is_reported: bool = False
-    # Somebody has started it when its builder was gone: what it has is needed.
+    # Whether an operator has started the VM after its builder had ended: its files are needed.
     is_used: bool = False
-    # kills, power cuts, starts and stops, failures
-    left: tuple = (1, 1, 3, 1)
+    # Kills, power cuts, starts and stops, failures.
+    budget: tuple = (1, 1, 3, 1)
 
-    def spent(self, which, **changes):
-        """Return the site after something has gone wrong."""
-        left = tuple(n - (i == which) for i, n in enumerate(self.left))
-        return self._replace(left=left, **changes)
+    def spent(self, index, **changes):
+        """Return the site after a fault, with one fault of its kind less in the budget."""
+        budget = tuple(n - (i == index) for i, n in enumerate(self.budget))
+        return self._replace(budget=budget, **changes)
 
 
 class Builds:
-    """``protocol.build`` with a builder that dies, a host that does, and what comes after it."""
+    """The protocol of a build with a killed builder, a power cut, and the commands after it."""
 
     def successors(self, site):
         """Yield ``(label, site)`` of all that can happen next."""
         if site.answers is not None:
             yield from self._built(site)
-            if site.left[0]:
+            if site.budget[0]:
                 yield "the builder is killed", site.spent(0, answers=None)
         else:
             yield from self._after(site)
-        if site.left[1]:
+        if site.budget[1]:
             yield "the host loses its power", self._cut(site)
 
     def _built(self, site):
@@ -76,17 +76,17 @@ class Builds:
             yield f"the build ends: {kind}", site._replace(answers=None, is_reported=is_done)
             return
         label = " ".join(value)
-        done = getattr(self, f"_{value[0]}")(site, *value[1:])
-        yield label, done._replace(answers=(*site.answers, ("ok", None)))
-        if value[0] in ("make", "define", "start") and site.left[3]:
+        built = getattr(self, f"_{value[0]}")(site, *value[1:])
+        yield label, built._replace(answers=(*site.answers, ("ok", None)))
+        if value[0] in ("make", "define", "start") and site.budget[3]:
             failed = (*site.answers, ("error", "failed"))
             yield f"{label} fails", site.spent(3, answers=failed)
-            # Some of it was done.
+            # The effect was done in part.
             if value[0] == "make":
                 yield f"{label} fails late", site.spent(3, answers=failed, files=PART)
             if value[0] == "define":
                 yield f"{label} fails late", site.spent(3, answers=failed, defined=UNSYNCED)
-        if site.left[0]:
+        if site.budget[0]:
             yield from self._half(site, value[0])
 
     def _half(self, site, effect):
@@ -114,7 +114,7 @@ class Builds:
 
     @staticmethod
     def _noted(site):
-        # What ``ops.build.do`` notes: one that is complete would be left to whoever has it.
+        # The record enters the phase UNDOING, because a complete VM would be kept.
         return site._replace(
             phase=moveprotocol.UNDOING if site.phase == moveprotocol.COMPLETE else site.phase
         )
@@ -126,9 +126,9 @@ class Builds:
         return site._replace(phase=None)
 
     def _after(self, site):
-        if site.left[2] and site.defined:
+        if site.budget[2] and site.defined:
             word = "stopped" if site.active else "started"
-            # One whose definition is seconds old, and not on the disk, goes with a crash.
+            # A VM with a new definition that is not on the disk yet would be lost in a crash.
             is_used = site.is_used or site.defined == WHOLE
             yield f"it is {word} by hand", site.spent(2, active=not site.active, is_used=is_used)
         if site.phase is not None:
@@ -139,7 +139,7 @@ class Builds:
             moveprotocol.settle_build(site.phase, is_defined=bool(site.defined))
             == moveprotocol.FORGET
         ):
-            # What libvirt has defined is on the disk before that is forgotten.
+            # libvirt's definition is on the disk before the record is removed.
             return site._replace(phase=None, defined=WHOLE if site.defined else NOTHING)
         return site._replace(phase=None, files=NOTHING)
 
@@ -156,7 +156,7 @@ class Builds:
         )
 
     def check(self, site):
-        """Return what is wrong, None if nothing is."""
+        """Return the fault of a state, None if there is none."""
         if site.defined and site.files < UNSYNCED:
             return "it is defined without its files"
         if (site.is_reported or site.is_used) and not (site.defined and site.files == WHOLE):
@@ -168,7 +168,7 @@ class Builds:
 
 
 class OldBuilds(Builds):
-    """A claim that was forgotten without a sync, and a VM that is off was taken for unfinished."""
+    """The old build: it removed its claim without a sync, and took a stopped VM as unfinished."""
 
     def _end(self, site):
         return site._replace(phase=None, lost_phase=site.phase)
@@ -180,7 +180,7 @@ class OldBuilds(Builds):
 
 
 class Sent(NamedTuple):
-    """A target: the image, the files that it comes in, and how far two VMs of it have got."""
+    """A target: the image, the files in which it arrives, and the stages of two VMs."""
 
     base: int = NOTHING
     incoming: tuple = (NOTHING, NOTHING)
@@ -188,10 +188,10 @@ class Sent(NamedTuple):
 
 
 class Images:
-    """Two moves at once whose disks are overlays of one image, which the target does not have."""
+    """Two concurrent moves with overlays of one image, which the target does not have."""
 
     def place(self, number):
-        """Return which file a move's image comes in."""
+        """Return the index of the file in which a move's image arrives."""
         return number
 
     def successors(self, world):
@@ -199,7 +199,7 @@ class Images:
         for number, stage in enumerate(world.stages):
             for step, after in getattr(self, f"_{stage or 'new'}")(world, number):
                 yield f"{'AB'[number]}: {step}", after
-            if stage not in ("", "arrived", "gone"):
+            if stage not in ("", "arrived", "ended"):
                 yield f"{'AB'[number]}: it is given up", self._dropped(world, number)
 
     def _to(self, world, number, stage, incoming=None, **changes):
@@ -219,14 +219,14 @@ class Images:
             yield "an empty file is made", self._to(world, number, "waiting", PART)
 
     def _refused(self, world, number):
-        return self._to(world, number, "gone")
+        return self._to(world, number, "ended")
 
     def _waiting(self, world, number):
         if world.incoming[self.place(number)]:
             yield "the image is being sent", self._to(world, number, "sending")
 
     def _sending(self, world, number):
-        # What was removed is written to its end, and nobody is told.
+        # A removed file is written to its end without an error.
         is_there = world.incoming[self.place(number)]
         yield "it was sent", self._to(world, number, "sent", WHOLE if is_there else NOTHING)
 
@@ -241,13 +241,13 @@ class Images:
     def _arrived(self, _world, _number):
         return ()
 
-    _gone = _arrived
+    _ended = _arrived
 
     def _dropped(self, world, number):
-        return self._to(world, number, "gone", NOTHING)
+        return self._to(world, number, "ended", NOTHING)
 
     def check(self, world):
-        """Return what is wrong, None if nothing is."""
+        """Return the fault of a state, None if there is none."""
         if not world.base and {"overlay", "arrived"} & set(world.stages):
             return "an overlay has no base"
         for number, stage in enumerate(world.stages):
@@ -257,7 +257,7 @@ class Images:
 
 
 class OldImages(Images):
-    """One file for all who send an image; who was refused removed it, and nobody missed a base."""
+    """The old protocol: all moves shared one file, and a refused move removed it."""
 
     def place(self, _number):
         return 0

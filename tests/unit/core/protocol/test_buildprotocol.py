@@ -6,44 +6,44 @@ from saltvirt.core.protocol import moveprotocol
 from small_clouds import Builds, Images, OldBuilds, OldImages, Sent, Site, explored
 
 
-def test_a_build_that_dies_anywhere_leaves_a_whole_vm_or_nothing():
+def test_a_killed_build_leaves_a_complete_vm_or_nothing():
     states = explored(Builds(), Site())
     print(f"{states} states")
     assert states > 100
 
 
-def test_two_moves_of_one_image_take_nothing_from_each_other():
+def test_two_moves_with_one_image_do_not_disturb_each_other():
     states = explored(Images(), Sent())
     print(f"{states} states")
     assert states > 30
 
 
 @pytest.mark.parametrize(
-    ("cloud", "world", "why"),
+    ("cloud", "world", "reason"),
     [
         pytest.param(OldImages(), Sent(), "on behalf of another", id="L3"),
-        pytest.param(OldBuilds(), Site(left=(1, 0, 3, 0)), "is gone", id="L4-killed"),
-        pytest.param(OldBuilds(), Site(left=(0, 1, 3, 0)), "is gone", id="L4-power"),
+        pytest.param(OldBuilds(), Site(budget=(1, 0, 3, 0)), "is gone", id="L4-killed"),
+        pytest.param(OldBuilds(), Site(budget=(0, 1, 3, 0)), "is gone", id="L4-power"),
     ],
 )
-def test_the_checker_finds_what_was_lost_before(cloud, world, why):
-    with pytest.raises(Lost, match=why) as lost:
+def test_the_checker_finds_the_faults_of_the_old_protocols(cloud, world, reason):
+    with pytest.raises(Lost, match=reason) as caught:
         explored(cloud, world)
-    print(lost.value)
+    print(caught.value)
 
 
 def test_an_image_that_was_removed_left_an_overlay_without_its_base():
     class Blind(OldImages):
         def check(self, world):
-            why = super().check(world)
-            return why if why == "an overlay has no base" else None
+            fault = super().check(world)
+            return fault if fault == "an overlay has no base" else None
 
-    with pytest.raises(Lost, match="an overlay has no base") as lost:
+    with pytest.raises(Lost, match="an overlay has no base") as caught:
         explored(Blind(), Sent())
-    print(lost.value)
+    print(caught.value)
 
 
-def test_a_builder_that_would_undo_what_is_defined_is_found():
+def test_the_checker_finds_a_builder_that_undoes_a_definition():
     class Undoing(Builds):
         def _settled(self, site):
             if site.phase == moveprotocol.COMPLETE:

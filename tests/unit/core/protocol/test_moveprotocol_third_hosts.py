@@ -1,4 +1,4 @@
-"""A VM that has gone on to a third host by hand, while a move of it is still on record."""
+"""A VM that an operator has moved on to a third host while a move of it is on record."""
 
 import pytest
 from checker import Checker, with_runner
@@ -30,10 +30,14 @@ NEXT = {
 }
 
 
-@pytest.mark.parametrize(("source", "target", "alone", "silent"), NEXT.values(), ids=NEXT)
-def test_what_a_third_host_has_is_not_taken_back_or_given_away(source, target, alone, silent):
+@pytest.mark.parametrize(
+    ("source", "target", "expected_without", "silent"), NEXT.values(), ids=NEXT
+)
+def test_a_vm_on_a_third_host_is_neither_taken_back_nor_given_away(
+    source, target, expected_without, silent
+):
     assert moveprotocol.asks_others(source, target, moveprotocol.next_step(source, target))
-    assert moveprotocol.next_step(source, target, ThirdHosts()) == alone
+    assert moveprotocol.next_step(source, target, ThirdHosts()) == expected_without
     assert moveprotocol.next_step(source, target, ON_H3) == moveprotocol.MOVED_ON
     assert moveprotocol.next_step(source, target, SILENT) == silent
 
@@ -48,7 +52,7 @@ DECIDED = {
 
 
 @pytest.mark.parametrize(("source", "target"), DECIDED.values(), ids=DECIDED)
-def test_nobody_else_is_asked_about_what_is_decided(source, target):
+def test_third_hosts_are_not_asked_about_a_decided_move(source, target):
     step = moveprotocol.next_step(source, target)
 
     assert not moveprotocol.asks_others(source, target, step)
@@ -68,7 +72,7 @@ LEFT_ALONE = {
 
 
 @pytest.mark.parametrize(("source", "target"), LEFT_ALONE.values(), ids=LEFT_ALONE)
-def test_a_source_keeps_what_its_target_does_not_have(source, target):
+def test_a_source_keeps_a_vm_that_its_target_does_not_have(source, target):
     step = moveprotocol.next_step(source, target)
 
     assert step == moveprotocol.KEEP
@@ -84,59 +88,63 @@ def test_a_source_without_anything_of_the_vm_ends_its_record():
     assert moveprotocol.next_step(source, Target()) == moveprotocol.FINISH
 
 
-def test_neither_copy_is_removed_where_the_source_has_lost_its_record():
-    both = Source(has=True), Target(phase=moveprotocol.READY, has=True)
+def test_no_copy_is_removed_if_the_source_has_lost_its_record():
+    views = Source(has=True), Target(phase=moveprotocol.READY, has=True)
 
-    assert moveprotocol.next_step(*both) == moveprotocol.KEEP
+    assert moveprotocol.next_step(*views) == moveprotocol.KEEP
 
 
 @pytest.mark.parametrize(
     "phase", [moveprotocol.ARRIVED, moveprotocol.REFUSED, moveprotocol.CANCELLED]
 )
-def test_a_move_that_is_decided_makes_no_way(phase):
-    there = moveprotocol.MoveRecord(token="t0", phase=phase)
+def test_a_decided_move_does_not_give_way(phase):
+    record = moveprotocol.MoveRecord(token="t0", phase=phase)
     with pytest.raises(moveprotocol.OutOfTurn):
-        effects.run(moveprotocol.give_way(there, "t0", keeper="h3"), object())
+        effects.run(moveprotocol.give_way(record, "t0", keeper="h3"), object())
 
 
 AWAY_PHASES = (moveprotocol.HANDING, moveprotocol.LEAVING)
 
 
 def _handing(world):
-    """Return the hosts that wait for others, each with the token of its move, in their order."""
-    there = [(host.departure, number) for number, host in enumerate(world.hosts) if host.departure]
-    return sorted((one.token, n) for one, n in there if one.phase in AWAY_PHASES)
+    """Return ``(token, host)`` of the hosts that wait for others, in the order of their moves."""
+    departures = [
+        (host.departure, number) for number, host in enumerate(world.hosts) if host.departure
+    ]
+    return sorted(
+        (departure.token, n) for departure, n in departures if departure.phase in AWAY_PHASES
+    )
 
 
 class Onward(Checker):
-    """Moves by hand, each to the next host; in place of a power cut libvirtd forgets."""
+    """Moves by hand, each to the next host; restarts of libvirtd instead of power cuts."""
 
     def _commands(self, world, master):
-        if not world.left[0]:
+        if not world.budget[0]:
             return
-        spent = world._replace(left=(world.left[0] - 1, *world.left[1:]))
-        for one in sorted(open_moves(world)):
+        spent = world._replace(budget=(world.budget[0] - 1, *world.budget[1:]))
+        for move in sorted(open_moves(world)):
             yield (
-                f"runner {master} settles {one}",
-                with_runner(spent, master, Runner("settle", *one)),
+                f"runner {master} settles {move}",
+                with_runner(spent, master, Runner("settle", *move)),
             )
         n = world.tokens
         if n < len(world.hosts) - 1 and not (n and world.stalled):
-            given = (("source", n), ("target", n + 1))
-            call = Call(n, "copied", f"t{n}", given)
+            arguments = (("source", n), ("target", n + 1))
+            call = Call(n, "copied", f"t{n}", arguments)
             moved = spent._replace(tokens=n + 1, stalled=(*spent.stalled, call))
             yield f"somebody moves {n}->{n + 1} by hand", moved
 
     def _cut(self, world, number):
-        left = (*world.left[:2], world.left[2] - 1, *world.left[3:])
-        return change(world._replace(left=left), number, is_migrated=False)
+        budget = (*world.budget[:2], world.budget[2] - 1, *world.budget[3:])
+        return change(world._replace(budget=budget), number, is_migrated=False)
 
     def _check_end(self, world, trace):
-        """Take what waits for its operator as settled: one host has the VM, and may start it."""
+        """Accept moves that wait for the operator: one host has the VM, and may start it."""
         having = [n for n, host in enumerate(world.hosts) if self.model.is_startable(host)]
         handing = _handing(world)
         if not having and len(handing) > 1:
-            # Each waits for the other; the operator says which is the newest, and that one goes on.
+            # The moves wait for each other; the operator chooses the newest one, which goes on.
             for _token, number in handing[:-1]:
                 world = change(world, number, departure=None, defined=False)
             self._settle_all(world)
@@ -149,17 +157,17 @@ class Onward(Checker):
         super()._check_end(world, trace)
 
 
-@pytest.mark.parametrize("left", [(2, 0, 0, 0), (2, 0, 1, 0), (3, 0, 1, 0)], ids=str)
+@pytest.mark.parametrize("budget", [(2, 0, 0, 0), (2, 0, 1, 0), (3, 0, 1, 0)], ids=str)
 @pytest.mark.slow
-def test_moves_by_hand_from_host_to_host_lose_nothing(left):
+def test_moves_by_hand_from_host_to_host_lose_nothing(budget):
     source = Host(defined=WHOLE, active=True, files=WHOLE, auto=True)
     target = Host(files=PART, version=-1)
 
-    Onward().explore(World((source, target, target), left=left, is_by_hand=True))
+    Onward().explore(World((source, target, target), budget=budget, is_by_hand=True))
 
 
 class Cut(Onward):
-    """As Onward, with power cuts; what has come is on the disk at once."""
+    """As Onward, with power cuts; files that have arrived are on the disk at once."""
 
     def _cut(self, world, number):
         host = world.hosts[number]
@@ -170,16 +178,16 @@ class Cut(Onward):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("count", "left"), [(3, (3, 0, 1, 0)), (4, (2, 0, 1, 0)), (4, (3, 0, 1, 0))], ids=str
+    ("count", "budget"), [(3, (3, 0, 1, 0)), (4, (2, 0, 1, 0)), (4, (3, 0, 1, 0))], ids=str
 )
-def test_power_cuts_and_moves_by_hand_over_four_hosts_lose_nothing(count, left):
+def test_power_cuts_and_moves_by_hand_over_four_hosts_lose_nothing(count, budget):
     source = Host(defined=WHOLE, active=True, files=WHOLE, auto=True)
     target = Host(files=PART, version=-1)
 
-    Cut().explore(World((source, *[target] * (count - 1)), left=left, is_by_hand=True))
+    Cut().explore(World((source, *[target] * (count - 1)), budget=budget, is_by_hand=True))
 
 
-def test_without_the_others_it_would_be_on_two_hosts(monkeypatch):
+def test_without_third_hosts_the_vm_would_be_on_two_hosts(monkeypatch):
     monkeypatch.setattr(Onward, "look_at_third_hosts", lambda *_args: ThirdHosts())
 
     with pytest.raises(Lost, match="it is on|would be started|runs on"):

@@ -1,4 +1,4 @@
-"""A target that died right after it had noted a VM's arrival is asked once more before all else."""
+"""A target that was killed right after it had recorded an arrival is asked again first of all."""
 
 import pytest
 from saltvirt.core.protocol import effects, moveprotocol, recoveryprotocol
@@ -6,7 +6,7 @@ from saltvirt.core.protocol.moveprotocol import ARRIVED, HANDING, LEAVING, Sourc
 
 
 class Hands:
-    """Both hosts of a move whose target has noted the arrival, and what is asked of them."""
+    """Both hosts of a move with a recorded arrival, and the effects they are asked for."""
 
     def __init__(self, phase=HANDING, fails=0):
         self.source, self.target = Source(phase=phase, has=True), Target(phase=ARRIVED, has=True)
@@ -35,7 +35,7 @@ class Hands:
         self.done.append("close")
 
 
-def test_the_arrival_is_completed_before_the_source_removes_anything():
+def test_the_arrival_is_completed_before_the_source_removes_its_files():
     hands = Hands()
 
     assert effects.run(recoveryprotocol.settle(), hands) == (moveprotocol.DONE, True)
@@ -43,7 +43,7 @@ def test_the_arrival_is_completed_before_the_source_removes_anything():
     assert hands.done == ["arrive", "finish", "end", "close"]
 
 
-def test_a_source_that_leaves_already_had_asked_for_that():
+def test_a_leaving_source_had_its_arrival_completed_before():
     hands = Hands(LEAVING)
 
     effects.run(recoveryprotocol.settle(), hands)
@@ -51,7 +51,7 @@ def test_a_source_that_leaves_already_had_asked_for_that():
     assert hands.done == ["finish", "end", "close"]
 
 
-def test_a_target_that_cannot_complete_it_keeps_the_move_open():
+def test_a_target_that_cannot_complete_the_arrival_keeps_the_move_open():
     hands = Hands(fails=9)
 
     with pytest.raises(OSError, match="libvirt does not answer"):

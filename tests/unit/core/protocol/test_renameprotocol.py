@@ -8,19 +8,19 @@ from small_clouds import explored
 
 
 class Settling(Renames):
-    """Each state is also brought to its end, by the same command and by the exchanged one."""
+    """The renames, with each state also settled by the same command and by the exchanged one."""
 
     def check(self, cloud):
-        """Return what is wrong, None if nothing is."""
+        """Return the fault of a state, None if there is none."""
         wrong = super().check(cloud)
-        if wrong or cloud.command is not None or cloud.others:
+        if wrong or cloud.command is not None or cloud.other_vms:
             return wrong
         for call in (NAMES, NAMES[::-1]):
             try:
                 if wrong := super().check(self.settled(cloud, call)):
                     return f"after rename {call}: {wrong}"
-            except Lost as lost:
-                return str(lost)
+            except Lost as caught:
+                return str(caught)
         return None
 
 
@@ -33,24 +33,24 @@ LEFTS = [
 ]
 
 
-@pytest.mark.parametrize("left", LEFTS, ids=str)
-def test_whatever_goes_wrong_the_vm_has_one_name_and_its_minion_is_known(left):
-    states = explored(Settling(), Cloud(left=left))
+@pytest.mark.parametrize("budget", LEFTS, ids=str)
+def test_after_any_fault_the_vm_has_one_name_and_its_minion_is_known(budget):
+    states = explored(Settling(), Cloud(budget=budget))
     print(f"{states} states")
     assert states > 100
 
 
 def test_a_rename_without_faults_renames_and_its_exchange_undoes_it():
     cloud = Renames()
-    done = cloud.settled(Cloud(halves=(None, None)).with_half("A", None), NAMES)
-    assert done.name == "A"
-    begun = Cloud(left=(1, 0, 0, 0, 0))
+    settled = cloud.settled(Cloud(halves=(None, None)).with_half("A", None), NAMES)
+    assert settled.name == "A"
+    begun = Cloud(budget=(1, 0, 0, 0, 0))
     (_label, begun) = next(iter(cloud.successors(begun)))
     ended = cloud._let_end(begun)
     assert (ended.name, ended.keys, ended.guest) == ("B", {"B"}, {"B"})
 
 
-# Each of these leaves out one rule, and the checker finds what that costs.
+# Each of these classes leaves out one rule, and the checker finds the resulting fault.
 
 
 class Hasty(Renames):
@@ -58,28 +58,31 @@ class Hasty(Renames):
 
     def _give_up_job(self, cloud, command):
         named = cloud._replace(command=command._replace(names=command.call))
-        label, there = next(super()._give_up_job(named._replace(jobs=()), command))
-        yield label, there._replace(jobs=cloud.jobs)
+        label, following = next(super()._give_up_job(named._replace(jobs=()), command))
+        yield label, following._replace(jobs=cloud.jobs)
 
 
 class Forgetful(Renames):
     """A refusal ends the record also after an earlier attempt."""
 
-    def run(self, left):
+    def run(self, earlier):
         """Return the master's part."""
-        if left is not None and left.was_ordered:
-            left = renameprotocol.Left(
-                phase=left.phase, was_ordered=False, moves_key=True, is_reversed=left.is_reversed
+        if earlier is not None and earlier.was_ordered:
+            earlier = renameprotocol.Left(
+                phase=earlier.phase,
+                was_ordered=False,
+                moves_key=True,
+                is_reversed=earlier.is_reversed,
             )
-        return renameprotocol.run(left)
+        return renameprotocol.run(earlier)
 
 
 class KeyFirst(Renames):
     """The old key goes before the host has renamed the VM."""
 
     def _accept(self, cloud, command):
-        for label, there in super()._accept(cloud, command):
-            yield label, there._replace(keys=frozenset(command.names[1]))
+        for label, following in super()._accept(cloud, command):
+            yield label, following._replace(keys=frozenset(command.names[1]))
 
 
 class FreesFirst(Renames):
@@ -93,7 +96,7 @@ class FreesFirst(Renames):
 
 
 @pytest.mark.parametrize(
-    ("cloud", "wrong"),
+    ("cloud", "fault"),
     [
         pytest.param(Hasty(), "its job is not|names differ|accepted for", id="queued-job"),
         pytest.param(Forgetful(), "accepted for|names differ|job is not", id="earlier-attempt"),
@@ -101,7 +104,7 @@ class FreesFirst(Renames):
         pytest.param(FreesFirst(), "another VM", id="free-name"),
     ],
 )
-def test_the_checker_finds_what_a_missing_rule_costs(cloud, wrong):
-    with pytest.raises(Lost, match=wrong) as lost:
-        explored(cloud, Cloud(left=(3, 2, 1, 1, 0)))
-    print(lost.value)
+def test_the_checker_finds_the_fault_of_each_missing_rule(cloud, fault):
+    with pytest.raises(Lost, match=fault) as caught:
+        explored(cloud, Cloud(budget=(3, 2, 1, 1, 0)))
+    print(caught.value)
