@@ -364,7 +364,7 @@ def _check_files(lab, outcome, name):
 def _check_orders(call, outcome):
     """Other hosts get no orders about VMs that are not the command's own."""
     function, options, name = call[1:]
-    for host, fun, args, kwarg in outcome.edge.told:
+    for host, fun, args, kwarg in outcome.edge.orders:
         # The first argument of a clone is its source, which is only read.
         named = args[1:] if fun == "virt.clone" else args
         is_its_own = _vm_of_call(named, kwarg) in (name, "own")

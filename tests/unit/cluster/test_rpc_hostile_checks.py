@@ -99,7 +99,7 @@ def run_and_check(lab, monkeypatch, call, changes, from_the=0):
     assert [text for text in hostile._texts(outcome.answer) if "\n" in text] == []
     hostile._check_files(lab, outcome, call[3])
     # Each host gets orders about its own leftovers only.
-    assert {fun for _host, fun, _args, _kwarg in outcome.edge.told} <= {
+    assert {fun for _host, fun, _args, _kwarg in outcome.edge.orders} <= {
         "virt.doctor_mend",
         "virt.trash_empty",
     }

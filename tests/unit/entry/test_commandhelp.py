@@ -1,4 +1,4 @@
-"""The commands by task, those with a word, and how one is used: from docstrings, without hosts."""
+"""Help from docstrings, without hosts: commands by task, by a word, and the usage of one."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from saltvirt.entry import commandhelp, hostcommandtexts, views
 
 ROOT = Path(__file__).resolve().parents[3]
 RUNNERS = ROOT / "_runners"
-# Names in the table of tasks that no function has yet.
+# Names in the table of tasks for planned functions.
 PLANNED = {"virt.status", "virt.undo", "virt.console", "virt.top"}
 
 
@@ -40,8 +40,8 @@ def test_each_command_has_one_task():
         "Deploy and remove",
         "Every day",
     ]
-    others = [task["commands"] for task in answer["tasks"] if task["task"] == "Others"]
-    assert others == [], "name it in _TASKS of entry/commandhelp.py, or in _FOR_MASTER"
+    unsorted_commands = [task["commands"] for task in answer["tasks"] if task["task"] == "Others"]
+    assert unsorted_commands == [], "name it in _TASKS of entry/commandhelp.py, or in _FOR_MASTER"
 
 
 def test_the_table_of_tasks_names_only_functions():
@@ -56,18 +56,18 @@ def test_the_table_of_tasks_names_only_functions():
 
 
 def test_the_texts_of_hosts_are_those_of_their_docstrings():
-    kept = hostcommandtexts.read()
+    texts = hostcommandtexts.read()
     written = commandhelp.read_hosts(ROOT / "_modules")
 
-    assert {name: text.sentence for name, text in kept.items()} == {
+    assert {name: text.sentence for name, text in texts.items()} == {
         name: text.sentence for name, text in written.items()
     }, "run: tests/env python3 tools/commandpage.py --write"
-    assert {name: " ".join(text.words) for name, text in kept.items()} == {
+    assert {name: " ".join(text.words) for name, text in texts.items()} == {
         name: " ".join(text.words) for name, text in written.items()
     }
 
 
-def test_the_tables_say_what_changes_and_where_it_is_typed():
+def test_the_tables_show_which_commands_change_something_and_where_to_type_them():
     rows = {
         row["name"]: row
         for task in commandhelp.report(RUNNERS)["tasks"]
@@ -90,7 +90,7 @@ def test_the_tables_say_what_changes_and_where_it_is_typed():
         ("disk", "virt.get_disks", "virt.start"),
         ("PLUG", "virt.stop", "virt.start"),
         ("certificate", "virt_pki.list", "virt.list"),
-        # At no beginning of a word.
+        # The text is not at the beginning of a word.
         ("shot", "virt.snapshot", "virt.start"),
     ],
 )
@@ -100,7 +100,7 @@ def test_a_word_narrows_the_table(word, with_it, without):
     assert with_it in shown and without not in shown
 
 
-def test_a_word_that_begins_words_is_not_sought_within_them():
+def test_a_word_matches_at_the_beginning_of_words_only():
     shown = names(commandhelp.report(RUNNERS, "age"))
 
     # "agent", but neither "image" nor "storage".
@@ -121,7 +121,7 @@ def test_a_name_shows_how_the_command_is_used(word):
     assert "virt.pool_start" in answer["related"] and "virt.start" not in answer["related"]
 
 
-def test_a_name_of_two_modules_means_the_first_and_leads_to_the_other():
+def test_a_name_in_two_modules_shows_the_first_and_mentions_the_other():
     answer = commandhelp.report(RUNNERS, "list")
 
     assert answer["command"]["name"] == "virt.list" and "virt_pki.list" in answer["related"]
@@ -131,7 +131,7 @@ def test_an_older_name_shows_the_command():
     assert commandhelp.report(RUNNERS, "force_off")["command"]["name"] == "virt.stop"
 
 
-def test_a_command_of_hosts_says_where_there_is_more():
+def test_the_help_of_a_hosts_command_names_its_full_documentation():
     command = commandhelp.report(RUNNERS, "pool_start")["command"]
 
     assert command["usage"].startswith("salt HOST virt.pool_start NAME")
@@ -161,12 +161,12 @@ def test_each_command_has_a_usage_a_sentence_and_an_example():
 
 
 @pytest.mark.parametrize("word", ["shutdown", "init", "pool_define", "next_host", "virt_pki.list"])
-def test_a_person_sees_the_parts_one_below_the_other(word):
+def test_the_view_shows_the_parts_one_below_the_other(word):
     answer = commandhelp.report(RUNNERS, word)
 
-    usage, *others = views.find("virt.help", answer, {})["said"]
+    usage, *other_lines = views.find("virt.help", answer, {})["said"]
     required = answer["command"]["usage"].partition(" [")[0]
-    assert usage == required and "" in others
+    assert usage == required and "" in other_lines
 
 
 def test_the_runner_needs_no_cloud(opts):
@@ -179,7 +179,7 @@ def test_the_runner_needs_no_cloud(opts):
     assert "5 is not text" in runner.help_(5)["error"]
 
 
-def test_a_master_with_cells_answers_itself():
+def test_a_master_with_cells_answers_without_them():
     call = routes.Call(fun="virt.help", arguments={"word": None})
 
     assert routes.resolve_cell(call, {}) == ("local", call)

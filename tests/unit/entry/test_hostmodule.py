@@ -1,4 +1,4 @@
-"""What the functions of execution modules share, and what Salt sees of them."""
+"""The shared parts of the functions of execution modules, and how Salt sees them."""
 
 import inspect
 
@@ -13,7 +13,7 @@ from saltvirt.storage.sharing import AskAll
 
 @pytest.fixture
 def namespace():
-    """The names that Salt's loader sets, of a host with libvirt's test driver."""
+    """The names that Salt's loader sets, for a host with libvirt's test driver."""
     opts = {"test": False, "virt": {"connection": {"uri": "test:///default"}, "trash_days": 3}}
     return {
         "__opts__": opts,
@@ -26,7 +26,7 @@ def namespace():
 
 @pytest.fixture
 def module(namespace):
-    """What the functions of one file share."""
+    """The shared parts of the functions of one file."""
     return hostmodule.HostModule(namespace)
 
 

@@ -1,4 +1,4 @@
-"""Salt sees the signature and the help of each function, whatever the function is wrapped in."""
+"""Salt sees the signature and the help of each function through all its decorators."""
 
 import ast
 import inspect
@@ -28,7 +28,7 @@ def functions(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_salt_sees_what_the_file_says(path):
+def test_salt_sees_the_signatures_of_the_file(path):
     module = asloaded.module(path.relative_to(ROOT))
     module.__states__ = {}
     for function in functions(path):

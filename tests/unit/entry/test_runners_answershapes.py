@@ -1,4 +1,4 @@
-"""Each runner function has a shape of its answer, and what the lab has recorded has that shape."""
+"""Each runner function has a shape of its answer, and the lab's recorded answers have it."""
 
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def test_a_wrong_answer_is_told_from_a_right_one(shape, value, wrong):
     assert list(answershapes.mismatches(shape, value)) == wrong
 
 
-def test_the_page_has_each_function_and_what_is_odd():
+def test_the_page_has_each_function_and_each_odd_form():
     page = answershapes.page()
 
     assert [name for name in FUNCTIONS if f"salt-run {name}\n" not in page] == []
@@ -64,4 +64,6 @@ def test_the_page_has_each_function_and_what_is_odd():
 def test_odd_forms_are_described_where_salt_3006_is_compared():
     text = (ROOT / "docs/compat.md").read_text()
 
-    assert [why for why in answershapes.ODD.values() if why not in text] == []
+    assert [
+        description for description in answershapes.ODD.values() if description not in text
+    ] == []

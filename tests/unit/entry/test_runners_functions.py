@@ -1,4 +1,4 @@
-"""What a runner function returns, who hears of a failure, and who sees a table."""
+"""What a runner function returns, how it reports a failure, and when it prints a table."""
 
 import io
 import multiprocessing
@@ -26,12 +26,12 @@ class Bus:
         self.fired = []
 
     def fire_event(self, data, tag):
-        """Nobody listens."""
+        """Do nothing."""
         self.fired.append(dict(data))
 
 
 def job(number, printed=None):
-    """Return Salt's own event bus of a job; ``printed`` gets what it would print."""
+    """Return Salt's own event bus of a job; ``printed`` gets its output."""
     show = None if printed is None else lambda suffix, event: printed.append((suffix, event))
     return NamespacedEvent(Bus(), f"salt/run/{number}", print_func=show)
 
@@ -56,20 +56,20 @@ def command(name, count=1):
 
 @runners.runner_function(outputter="virt_query")
 def table():
-    """Stand for a runner function whose answer is shown as a table."""
+    """Stand for a runner function with a table as its view."""
     __jid_event__.fire_event({"message": "on its way"}, "progress")
     return {"hyper1": {}}
 
 
 @runners.runner_function
 def emptied(host=None, *entries):
-    """Stand for a runner function that takes any number of arguments behind others."""
+    """Stand for a runner function with a variable number of arguments after another one."""
     return {host: list(entries)}
 
 
 @runners.runner_function(outputter="virt_table")
 def viewed():
-    """Stand for a runner function whose view has more than its answer."""
+    """Stand for a runner function with more in its view than in its answer."""
     if not runners.is_view_wanted(__opts__, runners._job()):
         return runners.Viewed(answer={"a": 1}, view=None)
     return runners.Viewed(answer={"a": 1}, view={"titles": ["NAME"], "rows": [["a"]], "said": []})
@@ -77,17 +77,17 @@ def viewed():
 
 @runners.runner_function
 def next_host():
-    """Stand for a function whose view is made of its answer."""
+    """Stand for a function with a view that is made from its answer."""
     return "hyper1"
 
 
 @runners.runner_function
 def audit():
-    """Stand for the function that says what falls short of a master."""
+    """Stand for the function that audits a master."""
     return {"findings": []}
 
 
-def test_on_a_master_that_cannot_tell_who_asks_only_the_audit_and_shutting_out_are_done(
+def test_a_master_that_cannot_identify_minions_only_audits_and_shuts_out(
     monkeypatch,
 ):
     monkeypatch.setattr(salt.version, "__version__", "3006.11")
@@ -97,9 +97,9 @@ def test_on_a_master_that_cannot_tell_who_asks_only_the_audit_and_shutting_out_a
     assert runners._ALWAYS == ("virt.audit", "virt.disallow")
 
 
-def test_where_there_are_cells_arguments_keep_their_places(monkeypatch):
-    """Such as those of virt.trash_empty."""
-    monkeypatch.setattr(run, "command", lambda _opts, _job, _jid, call, own: own(call))
+def test_with_cells_arguments_keep_their_positions(monkeypatch):
+    """virt.trash_empty has such arguments, for example."""
+    monkeypatch.setattr(run, "command", lambda _opts, _job, _jid, call, run_here: run_here(call))
     monkeypatch.setitem(__opts__, "virt", {"cells": {"west": {}}})
 
     assert emptied("hyper1", "a", "b") == {"hyper1": ["a", "b"]}
@@ -112,27 +112,27 @@ def test_the_answer_is_plain_data_and_a_success():
     assert __context__ == {}
 
 
-def test_a_failure_is_plain_data_that_salt_hears_of():
+def test_a_failure_is_plain_data_with_an_exit_code_for_salt():
     assert command("a", count=0) == {"error": "count: 0 is out of range", "retcode": 1}
     assert __context__["retcode"] == 1
     assert command("a", count=-1) == {"error": "nothing fits", "hosts": {}, "retcode": 1}
 
 
-@pytest.mark.parametrize("does", [{"a": 1}, BadArgument("count", "0"), RuntimeError("broken")])
-def test_what_a_master_above_has_ordered_is_kept_for_it(tmp_path, monkeypatch, does):
-    """Of Salt's own job cache nobody knows who has said what is in it."""
+@pytest.mark.parametrize("outcome", [{"a": 1}, BadArgument("count", "0"), RuntimeError("broken")])
+def test_the_answer_for_a_master_above_is_stored(tmp_path, monkeypatch, outcome):
+    """Any minion could have written the entries of Salt's own job cache."""
 
-    def called(*_given):
-        if isinstance(does, Exception):
-            raise does
-        return does
+    def called(*_args):
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     monkeypatch.setitem(__opts__, "cachedir", str(tmp_path))
     monkeypatch.setattr(runners, "_dispatch", called)
-    ours, others = job("20261124202137000000"), job("20261124202137000001")
+    job_of_master_above, own_job = job("20261124202137000000"), job("20261124202137000001")
     answers = []
-    for one, kwargs in ((ours, {"cell": "local"}), (others, {})):
-        monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(one))
+    for event_bus, kwargs in ((job_of_master_above, {"cell": "local"}), (own_job, {})):
+        monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(event_bus))
         try:
             answers.append(command("a", **kwargs))
         except RuntimeError:
@@ -158,7 +158,7 @@ def test_wrong_arguments_of_another_runner_name_that_one(monkeypatch):
     assert "salt-run -d virt_pki.command" in command()["error"]
 
 
-def test_who_waits_for_the_job_gets_the_table_and_the_event_stays_plain(monkeypatch):
+def test_the_table_goes_to_the_caller_and_the_event_stays_plain(monkeypatch):
     printed = []
     events = job(1, printed)
     monkeypatch.setattr(runners, "__jid_event__", events)
@@ -177,7 +177,7 @@ def test_who_waits_for_the_job_gets_the_table_and_the_event_stays_plain(monkeypa
 
 @pytest.mark.parametrize("most_bytes", [5, 1 << 20])
 @pytest.mark.parametrize("is_shown", [True, False])
-def test_an_answer_that_is_too_large_for_events_is_in_none_where_somebody_waits_for_it(
+def test_an_answer_too_large_for_events_is_left_out_of_them_for_a_waiting_caller(
     monkeypatch, most_bytes, is_shown
 ):
     printed = []
@@ -197,28 +197,28 @@ def test_an_answer_that_is_too_large_for_events_is_in_none_where_somebody_waits_
     assert [event["return"] for suffix, event in printed if suffix == "ret"] == [answer] * is_shown
 
 
-def test_what_the_master_does_for_its_api_or_in_the_background_is_fired_as_it_is(monkeypatch):
-    """Salt gives such a job something that prints too, in a child without a terminal."""
+def test_answers_of_api_and_background_jobs_are_fired_unchanged(monkeypatch):
+    """Salt gives such a job a printing event bus as well, in a child without a terminal."""
     monkeypatch.setitem(__opts__, "max_event_size", 5)
     fork = multiprocessing.get_context("fork")
-    got, said = fork.Pipe(duplex=False)
+    receiver, sender = fork.Pipe(duplex=False)
 
     def done():
         runners.__jid_event__ = events = job(1, [])
         answer = table()
         events.fire_event({"fun": "runner.virt.query", "return": answer}, "ret")
         bus = getattr(events.event, "_event", events.event)
-        said.send(bus.fired[-1]["return"])
+        sender.send(bus.fired[-1]["return"])
 
     child = fork.Process(target=done)
     child.start()
     child.join(20)
 
-    assert got.poll() and got.recv() == {"hyper1": {}}
+    assert receiver.poll() and receiver.recv() == {"hyper1": {}}
 
 
 def test_an_answer_that_its_table_cannot_show_is_printed_as_salt_would(monkeypatch):
-    """Salt itself goes on only after three kinds of errors, as a cell that lies knows."""
+    """Salt itself survives only three kinds of errors, which a hostile cell could exploit."""
     printed = []
 
     def show(suffix, event):
@@ -236,7 +236,7 @@ def test_an_answer_that_its_table_cannot_show_is_printed_as_salt_would(monkeypat
     assert printed == [("ret", ended)]
 
 
-def test_a_job_that_only_called_the_function_is_printed_as_ever(monkeypatch):
+def test_a_job_that_only_called_the_function_is_printed_as_usual(monkeypatch):
     printed = []
     events = job(1, printed)
     monkeypatch.setattr(runners, "__jid_event__", events)
@@ -258,9 +258,9 @@ def streaming(stream=False, fails=False):
     return {"hyper1": {}}
 
 
-def ended(events, **given):
-    """Have a job call it, and Salt end the job."""
-    answer = streaming(**given)
+def events_of_ended_job(events, **options):
+    """Call the function in a job, and let Salt end the job."""
+    answer = streaming(**options)
     events.fire_event({"fun": "runner.virt.query", "return": answer}, "ret")
     return answer
 
@@ -270,7 +270,7 @@ def test_a_stream_is_printed_line_by_line_and_nothing_after_it(monkeypatch):
     events = job(1, printed)
     monkeypatch.setattr(runners, "__jid_event__", events)
 
-    assert ended(events, stream=True) == {"hyper1": {}}
+    assert events_of_ended_job(events, stream=True) == {"hyper1": {}}
     assert printed == [
         (
             "stream",
@@ -284,31 +284,31 @@ def test_a_failure_of_a_stream_is_a_line_too(monkeypatch):
     events = job(1, printed)
     monkeypatch.setattr(runners, "__jid_event__", events)
 
-    assert ended(events, stream=True, fails=True)["retcode"] == 1
+    assert events_of_ended_job(events, stream=True, fails=True)["retcode"] == 1
     assert [suffix for suffix, _event in printed] == ["stream", "stream"]
     assert printed[-1][1]["message"] == '{"error": "nobody answers", "retcode": 1}'
 
 
 @pytest.mark.parametrize("option", ["output", "output_file"])
-def test_with_an_outputter_of_the_callers_all_comes_at_the_end(monkeypatch, option):
+def test_with_the_callers_own_outputter_all_output_comes_at_the_end(monkeypatch, option):
     printed = []
     events = job(1, printed)
     monkeypatch.setattr(runners, "__jid_event__", events)
     monkeypatch.setitem(__opts__, option, "json")
 
-    ended(events, stream=True)
+    events_of_ended_job(events, stream=True)
 
     assert [(suffix, event["return"]) for suffix, event in printed] == [("ret", {"hyper1": {}})]
 
 
-def test_where_nobody_waits_a_stream_is_the_data_as_ever(monkeypatch):
+def test_without_a_waiting_caller_a_stream_is_plain_data(monkeypatch):
     monkeypatch.setattr(runners, "__jid_event__", job(1))
     assert streaming(stream=True) == {"hyper1": {}}
     monkeypatch.setattr(runners, "__jid_event__", None)
     assert streaming(stream=True) == {"hyper1": {}}
 
 
-def test_where_nothing_is_printed_nothing_is_chosen(monkeypatch):
+def test_without_output_no_outputter_is_chosen(monkeypatch):
     events = job(1)
     monkeypatch.setattr(runners, "__jid_event__", events)
 
@@ -319,8 +319,8 @@ def test_where_nothing_is_printed_nothing_is_chosen(monkeypatch):
 
 @pytest.mark.parametrize("was_there", [True, False])
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_failure_is_shown_though_its_master_is_gone(monkeypatch, tmp_path, is_there, was_there):
-    """Salt shows what it has told the master, which fails when that was killed meanwhile."""
+def test_a_failure_is_shown_though_its_master_has_ended(monkeypatch, tmp_path, is_there, was_there):
+    """Salt shows an answer after it has sent it to the master, which may be killed by then."""
     printed = []
     events = job(1, printed)
     events.event.cpush = was_there
@@ -338,7 +338,7 @@ def test_a_failure_is_shown_though_its_master_is_gone(monkeypatch, tmp_path, is_
     )
 
 
-def test_a_failure_does_not_outlive_its_job_in_a_client_that_goes_on(monkeypatch):
+def test_a_failure_does_not_affect_later_jobs_of_the_same_client(monkeypatch):
     first, second = job(1), job(2)
     monkeypatch.setattr(runners, "__jid_event__", first)
     command("a", count=0)
@@ -356,7 +356,7 @@ def test_a_failure_does_not_outlive_its_job_in_a_client_that_goes_on(monkeypatch
 
 def test_each_line_of_progress_is_in_a_file_at_once(monkeypatch, tmp_path):
     class Bus:
-        """Salt's, which prints an event where somebody waits for the job."""
+        """Salt's event bus, which prints an event if a caller waits for the job."""
 
         def fire_event(self, data, _tag):
             print(data["message"])
@@ -369,10 +369,10 @@ def test_each_line_of_progress_is_in_a_file_at_once(monkeypatch, tmp_path):
         shown("Waiting")
         assert path.read_text() == "vm: Starting\nvm: Waiting\n"
     with redirect_stdout(out):
-        progress._flush()  # nobody reads it any more
+        progress._flush()  # the reader is gone
 
 
-def test_the_progress_of_a_job_whose_bus_is_gone_disturbs_nothing(monkeypatch):
+def test_progress_without_its_event_bus_disturbs_nothing(monkeypatch):
     events = job(1, [])
     monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(events))
     assert runners._job().base == "salt/run/1"
@@ -395,44 +395,44 @@ def test_the_progress_of_a_job_whose_bus_is_gone_disturbs_nothing(monkeypatch):
         (lambda: command("a"), {"a": 1}, "virt_done", {"a": 1}),
     ],
 )
-def test_a_person_sees_a_view_and_programs_get_the_answer(
+def test_a_terminal_shows_the_view_and_programs_get_the_answer(
     monkeypatch, function, answer, outputter, shown
 ):
     assert function() == answer
     printed = []
-    ours = job("20261124202137000000", printed)
-    monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(ours))
+    current_job = job("20261124202137000000", printed)
+    monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(current_job))
 
     returned = function()
-    ours.print_func("ret", {"return": returned})
+    current_job.print_func("ret", {"return": returned})
 
     assert returned == answer
     assert printed == [("ret", {"return": shown, "outputter": outputter})]
 
 
-def test_with_an_outputter_of_the_callers_the_answer_itself_is_shown(monkeypatch):
+def test_with_the_callers_own_outputter_the_answer_itself_is_shown(monkeypatch):
     printed = []
-    ours = job("20261124202137000000", printed)
-    monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(ours))
+    current_job = job("20261124202137000000", printed)
+    monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(current_job))
     monkeypatch.setitem(__opts__, "output", "yaml")
 
     ours_answer = viewed()
-    ours.print_func("ret", {"return": ours_answer})
+    current_job.print_func("ret", {"return": ours_answer})
 
     assert [event["return"] for _suffix, event in printed] == [{"a": 1}]
 
 
 def test_a_cells_part_of_an_answer_has_no_view(monkeypatch, tmp_path):
-    monkeypatch.setattr(run, "command", lambda _opts, _job, _jid, call, own: own(call))
+    monkeypatch.setattr(run, "command", lambda _opts, _job, _jid, call, run_here: run_here(call))
     monkeypatch.setitem(__opts__, "virt", {"cells": {"west": {}}})
     monkeypatch.setitem(__opts__, "cachedir", str(tmp_path))
     monkeypatch.setattr(runners, "_is_of_cloud", lambda _function: True)
     printed = []
-    ours = job("20261124202137000000", printed)
-    monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(ours))
+    current_job = job("20261124202137000000", printed)
+    monkeypatch.setattr(runners, "__jid_event__", weakref.proxy(current_job))
 
     for cell in ({}, {"cell": "local"}):
         answer = viewed(**cell)
-        ours.print_func("ret", {"return": answer})
+        current_job.print_func("ret", {"return": answer})
 
     assert [event["return"].get("titles") for _suffix, event in printed] == [None, ["NAME"]]

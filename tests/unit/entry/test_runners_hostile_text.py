@@ -1,4 +1,4 @@
-"""Nothing that strangers write is obeyed by the operator's terminal, wherever it is shown."""
+"""No text of strangers can control the operator's terminal, wherever it is shown."""
 
 import contextlib
 import dataclasses
@@ -54,7 +54,7 @@ def _options(tmp_path_factory):
 
 
 def outputter(name):
-    """Load one outputter as Salt's loader does: by its file."""
+    """Load an outputter as Salt's loader does: by its file."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "_output" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -65,11 +65,11 @@ class Bus:
     """Stand for the master's event bus, which needs a master."""
 
     def fire_event(self, _data, _tag):
-        """Nobody listens."""
+        """Do nothing."""
 
 
 def on_screen(monkeypatch, data, name, option=None):
-    """Return what salt-run prints of an answer of a runner function, by Salt's own outputters."""
+    """Return salt-run's output for an answer of a runner function, by Salt's own outputters."""
     printed = []
 
     def show(suffix, event):
@@ -85,7 +85,7 @@ def on_screen(monkeypatch, data, name, option=None):
     def shown():
         return data
 
-    # A half character is no text that Salt can send, and nothing else is changed.
+    # Salt cannot send half of a surrogate pair, so only that is replaced.
     answer = shown()
     assert answer is data or "\\ud800" in str(answer)
     out = io.StringIO()
@@ -95,7 +95,7 @@ def on_screen(monkeypatch, data, name, option=None):
 
 
 def around(plain):
-    """Return the ways in which the answer of a host stands in that of a runner."""
+    """Return the places in which a host's answer occurs in that of a runner."""
     yield plain
     yield {HOSTILE: plain}
     yield {"hyper1": plain, "failed": {HOSTILE: HOSTILE}, "unreachable": [HOSTILE]}
@@ -235,14 +235,14 @@ def test_each_outputter_has_its_tables():
 
 @pytest.mark.parametrize("name", OUTPUTTERS)
 def test_an_outputter_by_itself_steers_no_terminal(name):
-    """As ``salt-run jobs.lookup_jid JID --out=virt_query`` prints what is in the job cache."""
+    """``salt-run jobs.lookup_jid JID --out=virt_query`` prints answers of the job cache so."""
     for data in TABLES[name]:
         text = outputter(name).output(data)
         assert text and steering(text) == set()
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_what_is_escaped_is_one_visible_line_and_says_what_was_there(text):
+def test_escaped_text_is_one_visible_line_that_shows_the_original(text):
     shown = terminal.escape(text)
 
     assert shown != text and steering(shown, lines=False) == set()
@@ -255,12 +255,14 @@ def test_the_library_and_the_outputters_escape_alike(text):
     shown = terminal.escape(text)
 
     assert outputter("virt_text").escaped(text) == shown
-    assert all(unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for one in shown)
+    assert all(
+        unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in shown
+    )
     if text.isascii() and text.isprintable():
         assert shown == text
 
 
-def test_the_library_and_the_outputters_say_the_same_of_an_unresponsive_host():
+def test_the_library_and_the_outputters_name_an_unresponsive_host_alike():
     assert outputter("virt_text").NO_ANSWER == findings.NO_ANSWER
 
 
@@ -274,19 +276,19 @@ def test_no_two_keys_become_one():
 
 
 @pytest.mark.parametrize("option", [None, "json", "yaml", "nested", "txt", "raw", "pprint"])
-def test_whatever_outputter_is_asked_for(monkeypatch, option):
+def test_other_outputters_escape_as_well(monkeypatch, option):
     data = {text: {text: [text]} for text in TEXTS if "\ud800" not in text}
 
     text = on_screen(monkeypatch, data, None, option)
 
     assert steering(text) == set(), text
     if option == "json":
-        # Programs read there what is, letter by letter.
+        # Programs read the exact text there.
         assert json.loads(text) == data
 
 
-def test_a_program_that_calls_a_runner_gets_what_is(monkeypatch):
-    """Such as an orchestration: nothing is shown there."""
+def test_a_program_that_calls_a_runner_gets_the_unescaped_answer(monkeypatch):
+    """An orchestration is such a program: it shows nothing."""
     monkeypatch.setattr(runners, "__jid_event__", None, raising=False)
     monkeypatch.setattr(runners.compat, "refuse_old_master", lambda: None)
 
@@ -304,15 +306,15 @@ def test_a_line_of_progress_is_one_visible_line():
 
 
 ERRORS = [
-    one
-    for one in vars(errors).values()
-    if isinstance(one, type) and issubclass(one, errors.VirtError)
+    value
+    for value in vars(errors).values()
+    if isinstance(value, type) and issubclass(value, errors.VirtError)
 ]
 
 
 @pytest.mark.parametrize("kind", ERRORS)
 def test_an_error_is_one_visible_line(kind):
-    given = {
+    args = {
         errors.BadArgument: [HOSTILE, HOSTILE],
         errors.GuestAnswerRefused: [HOSTILE, HOSTILE],
         errors.HostUnreachable: [HOSTILE, HOSTILE, HOSTILE],
@@ -320,12 +322,12 @@ def test_an_error_is_one_visible_line(kind):
         errors.ReservationRefused: [HOSTILE, [HOSTILE], HOSTILE],
     }.get(kind, [HOSTILE])
 
-    error = kind(*given)
+    error = kind(*args)
 
     assert steering(str(error), lines=False) == set()
     assert steering(error.message, lines=False) == set()
     assert (
-        len(str(kind(*given[:-1], given[-1] if kind is errors.NoHostFits else "x" * 99999))) < 99999
+        len(str(kind(*args[:-1], args[-1] if kind is errors.NoHostFits else "x" * 99999))) < 99999
     )
 
 
@@ -339,7 +341,7 @@ def test_a_line_of_the_log_is_one_visible_line(caplog):
 
 
 @pytest.mark.parametrize(
-    ("text", "whole"),
+    ("text", "token"),
     [
         (
             f"{'word ' * 12}salt-run virt.purge web1 force=True",
@@ -362,11 +364,11 @@ def test_a_line_of_the_log_is_one_visible_line(caplog):
         (f"{'word ' * 12}run salt-run virt.list again", "salt-run virt.list"),
     ],
 )
-def test_no_command_path_or_url_is_broken(text, whole):
+def test_no_command_path_or_url_is_broken(text, token):
     lines = outputter("virt_text").wrapped(text)
 
-    assert [line for line in lines if whole in line], lines
-    assert all(len(line) <= 80 or line.strip() == whole for line in lines)
+    assert [line for line in lines if token in line], lines
+    assert all(len(line) <= 80 or line.strip() == token for line in lines)
     assert " ".join(lines).split() == text.split()
 
 

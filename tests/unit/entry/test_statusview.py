@@ -27,7 +27,7 @@ ANSWER = {
 
 
 def lines(**more):
-    """Return the lines of an answer that has something else."""
+    """Return the lines of an answer with other fields."""
     return statusview.lines({**ANSWER, **more})
 
 
@@ -36,9 +36,9 @@ def hosts(**more):
     return lines(hosts={**HOSTS, **more})
 
 
-def new_lines(found):
+def new_lines(all_lines):
     """Return the lines that the healthy cloud does not have."""
-    return [line for line in found if line not in lines()]
+    return [line for line in all_lines if line not in lines()]
 
 
 def test_a_healthy_cloud_takes_ten_lines_without_a_command():
@@ -58,7 +58,7 @@ def test_a_healthy_cloud_takes_ten_lines_without_a_command():
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("all_lines", "expected"),
     [
         (hosts(allowed=0, answering=0), ["hosts: none is allowed yet: salt-run virt.allow"]),
         (
@@ -177,8 +177,8 @@ def test_a_healthy_cloud_takes_ten_lines_without_a_command():
         ),
     ],
 )
-def test_a_line_that_needs_attention_ends_with_its_command(found, expected):
-    assert new_lines(found) == expected
+def test_a_line_that_needs_attention_ends_with_its_command(all_lines, expected):
+    assert new_lines(all_lines) == expected
 
 
 def test_a_thousand_silent_hosts_take_one_line():
@@ -200,7 +200,7 @@ def test_the_page_shows_what_the_command_shows():
     silent = {"host": "hyper3", "silent_s": 7200, "since": None, "last_seen": 4}
     first = {"check": "libvirt-release", "where": "hyper1", "what": "w", "fix": "f"}
     disk = {"used": 123392, "promised": 317440, "free_to_promise": 706560, "limit": 1024000}
-    found = lines(
+    shown_lines = lines(
         hosts={**HOSTS, "answering": 2, "silent": [silent]},
         vms={**ANSWER["vms"], "last_seen": 4},
         room={**ANSWER["room"], "disk_mib": disk},
@@ -209,4 +209,4 @@ def test_the_page_shows_what_the_command_shows():
     )
     page = (Path(__file__).resolve().parents[3] / "docs/status.md").read_text()
 
-    assert "\n".join(["```text", *found, "```"]) in page
+    assert "\n".join(["```text", *shown_lines, "```"]) in page

@@ -1,4 +1,4 @@
-"""What a person sees of each answer: sentences and tables; the answers stay as they are."""
+"""The view of each answer: sentences and tables; the answers stay unchanged."""
 
 import ast
 from pathlib import Path
@@ -41,7 +41,7 @@ CERTIFICATE = {
 
 
 @pytest.mark.parametrize(
-    ("name", "answer", "arguments", "said"),
+    ("name", "answer", "arguments", "sentences"),
     [
         (
             "virt.allow",
@@ -114,8 +114,8 @@ CERTIFICATE = {
         ),
     ],
 )
-def test_a_command_says_what_it_has_done(name, answer, arguments, said):
-    assert views.find(name, answer, arguments) == {"said": said}
+def test_the_view_of_a_command_reports_its_outcome(name, answer, arguments, sentences):
+    assert views.find(name, answer, arguments) == {"said": sentences}
 
 
 @pytest.mark.parametrize(
@@ -201,13 +201,13 @@ PURGED = {
 }
 
 
-def test_a_purge_says_what_went_what_stays_and_how_it_is_undone():
+def test_the_view_of_a_purge_shows_removed_and_kept_files_and_its_undo():
     answer = {"hyper1": {"web1": "purged"}}
     assert views.find("virt.purge", answer, {})["said"] == ["web1 on hyper1: purged"]
 
-    said = views.find("virt.purge", {**answer, "details": {"web1": PURGED}}, {})["said"]
+    sentences = views.find("virt.purge", {**answer, "details": {"web1": PURGED}}, {})["said"]
 
-    assert said == [
+    assert sentences == [
         "web1 on hyper1: purged",
         "  removed: /srv/seed",
         "  in the trash until 2026-12-05: /srv/a.qcow2",
@@ -215,25 +215,31 @@ def test_a_purge_says_what_went_what_stays_and_how_it_is_undone():
         "  not kept: the password of its display is not kept",
         "  undo: salt-run virt.undo web1",
     ]
-    gone = {**PURGED, "trashed": [], "until": None, "can_undo": False, "undo": None}
-    said = views.find("virt.purge", {**answer, "details": {"web1": gone}}, {})["said"]
-    assert said[-1] == "  this cannot be undone"
+    purged_for_good = {**PURGED, "trashed": [], "until": None, "can_undo": False, "undo": None}
+    sentences = views.find("virt.purge", {**answer, "details": {"web1": purged_for_good}}, {})[
+        "said"
+    ]
+    assert sentences[-1] == "  this cannot be undone"
 
 
 @pytest.mark.parametrize("is_dry", [True, False])
-def test_an_undo_says_what_is_back_and_what_is_not(is_dry):
+def test_the_view_of_an_undo_shows_what_is_restored_and_what_is_not(is_dry):
     answer = {"name": "my vm", "host": "hyper1", "uuid": "u", "files": ["/srv/a"], "has_key": True}
     answer |= {"autostart": True, "lost": ["its seed is not kept"]}
 
-    said = views.find("virt.undo", answer, {"dry_run": is_dry})["said"]
+    sentences = views.find("virt.undo", answer, {"dry_run": is_dry})["said"]
 
-    back = ["  /srv/a", "  it starts with its host, as before", "  not back: its seed is not kept"]
+    restored_lines = [
+        "  /srv/a",
+        "  it starts with its host, as before",
+        "  not back: its seed is not kept",
+    ]
     if is_dry:
-        assert said == ["my vm would be back on hyper1", *back]
+        assert sentences == ["my vm would be back on hyper1", *restored_lines]
     else:
         key = "  the master accepts the key of its minion again"
         start = "  start it: salt-run virt.start 'my vm'"
-        assert said == ["my vm is back on hyper1, and is off", *back, key, start]
+        assert sentences == ["my vm is back on hyper1, and is off", *restored_lines, key, start]
 
 
 def test_the_trash_shows_how_each_entry_is_undone():
@@ -272,7 +278,7 @@ def test_each_view_is_of_a_runner_function():
     assert set(views._VIEWS) <= names
 
 
-def test_ids_of_strangers_and_the_lack_of_hypervisors_are_said_below_the_table():
+def test_odd_ids_and_the_lack_of_hypervisors_are_reported_below_the_table():
     answer = {**ALLOWED, "hypervisors": {}}
 
     sentences = views.find("virt.allow", answer, {})["said"]

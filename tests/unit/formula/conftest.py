@@ -8,7 +8,7 @@ from formulakit import ROOT
 
 @pytest.fixture(scope="module", autouse=True)
 def templates():
-    """Have the formula's templates compiled once."""
+    """Compile the formula's templates only once."""
     with pytest.MonkeyPatch.context() as patch:
         saltonce.templates_are_compiled(patch)
         yield
@@ -16,9 +16,9 @@ def templates():
 
 @pytest.fixture(scope="module")
 def options(tmp_path_factory):
-    """Options of a masterless minion whose file server is this checkout."""
+    """Options of a masterless minion with this checkout as its file server."""
     folder = tmp_path_factory.mktemp("minion")
-    # The formula alone: Salt walks through all that it serves, several times for each call.
+    # The formula alone: Salt lists all served files several times for each call.
     (folder / "states").mkdir()
     (folder / "states" / "hypervisor").symlink_to(ROOT / "hypervisor")
     opts = salt.config.minion_config(None)

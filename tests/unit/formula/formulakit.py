@@ -1,4 +1,4 @@
-"""What the formula makes on a system, rendered by Salt itself."""
+"""The states of the formula on a system, rendered by Salt itself."""
 
 import functools
 from pathlib import Path
@@ -13,14 +13,14 @@ ONEDIR = "/opt/saltstack/salt/bin/python3.10"
 
 @functools.cache
 def of_this_machine():
-    """Return the grains that Salt finds itself, which takes it about a second."""
+    """Return the grains that Salt itself finds, which takes about a second."""
     return salt.loader.grains(salt.config.minion_config(None))
 
 
 def shown(options, sls, pillar, grains):
-    """Return what ``state.show_sls`` says on such a system: states, or what is wrong."""
+    """Return the answer of ``state.show_sls`` on such a system: states, or errors."""
     opts = {**options, "grains": {**of_this_machine(), **grains}}
-    # As state.show_sls does it, whose minion takes on the grains of the one that is made after it.
+    # As state.show_sls does; Salt's minion takes over the grains of a later minion object.
     with salt.state.HighState(opts, initial_pillar=pillar) as highstate:
         highstate.push_active()
         try:
@@ -45,11 +45,17 @@ def rendered(options, sls, pillar=None, **grains):
 
 
 def units(states, function):
-    """Return the units that a state function is about."""
+    """Return the units of all states with this function."""
     return {arguments["name"] for name, arguments in states.values() if name == function}
 
 
 def packages(states):
-    """Return the packages that states ask for."""
-    asked = [arguments for name, arguments in states.values() if name == "pkg.installed"]
-    return {name for one in asked for name in one.get("pkgs", [one.get("name")])}
+    """Return the packages that states install."""
+    installed_packages = [
+        arguments for name, arguments in states.values() if name == "pkg.installed"
+    ]
+    return {
+        name
+        for arguments_of_state in installed_packages
+        for name in arguments_of_state.get("pkgs", [arguments_of_state.get("name")])
+    }

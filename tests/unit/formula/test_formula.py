@@ -1,4 +1,4 @@
-"""The formula, rendered by Salt itself for every family of systems that it knows."""
+"""The formula, rendered by Salt itself for each supported family of systems."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from formulakit import rendered, shown, units
 from saltvirt.seeding.offline import lending
 from saltvirt.xml.domain import tlspriority
 
-# Family, release, and the daemon that listens there: libvirtd alone or virtproxyd before many.
+# Family, release, and the listening daemon: libvirtd alone, or virtproxyd before many daemons.
 SYSTEMS = [
     ("Debian", "12", "libvirtd"),
     ("Debian", "13", "libvirtd"),
@@ -76,27 +76,27 @@ def test_every_part_stands_alone(options, part, family, release):
         osrelease=release,
     )
 
-    there = {(name.partition(".")[0], key) for key, (name, _arguments) in states.items()}
-    wanted = {
+    defined_states = {(name.partition(".")[0], key) for key, (name, _arguments) in states.items()}
+    required_states = {
         pair
         for _name, arguments in states.values()
         for kind in ("require", "watch", "onchanges", "require_in")
-        for one in arguments.get(kind, ())
-        for pair in one.items()
+        for requisite in arguments.get(kind, ())
+        for pair in requisite.items()
     }
-    assert wanted <= there
+    assert required_states <= defined_states
 
 
 @pytest.mark.parametrize("family", ["Debian", "RedHat", "Suse", "Arch"])
 def test_packages_are_those_of_the_family_and_of_salts_python(options, family):
-    own = rendered(
+    with_salts_python = rendered(
         options,
         "hypervisor.packages",
         os_family=family,
         osrelease="9",
         pythonexecutable="/nowhere/python3",
     )
-    system = rendered(
+    with_system_python = rendered(
         options,
         "hypervisor.packages",
         os_family=family,
@@ -104,19 +104,23 @@ def test_packages_are_those_of_the_family_and_of_salts_python(options, family):
         pythonexecutable="/usr/bin/python3.99",
     )
 
-    assert any("libvirt" in name for name in own["hypervisor_packages"][1]["pkgs"])
-    assert any("qemu" in name for name in own["hypervisor_packages"][1]["pkgs"])
-    assert own["hypervisor_python_modules"][0] == "pip.installed"
-    assert own["hypervisor_python_modules"][1]["names"] == ["libvirt-python", "pycdlib", "pyroute2"]
-    assert system["hypervisor_python_modules"][0] == "pkg.installed"
-    assert "hypervisor_compiler" not in system
+    assert any("libvirt" in name for name in with_salts_python["hypervisor_packages"][1]["pkgs"])
+    assert any("qemu" in name for name in with_salts_python["hypervisor_packages"][1]["pkgs"])
+    assert with_salts_python["hypervisor_python_modules"][0] == "pip.installed"
+    assert with_salts_python["hypervisor_python_modules"][1]["names"] == [
+        "libvirt-python",
+        "pycdlib",
+        "pyroute2",
+    ]
+    assert with_system_python["hypervisor_python_modules"][0] == "pkg.installed"
+    assert "hypervisor_compiler" not in with_system_python
 
 
 @pytest.mark.parametrize(
     ("family", "name"), [("Debian", "python3-guestfs"), ("RedHat", "python3-libguestfs")]
 )
-def test_a_host_can_look_into_images(options, family, name):
-    made = rendered(
+def test_a_host_gets_the_python_module_of_libguestfs(options, family, name):
+    states = rendered(
         options,
         "hypervisor.packages",
         os_family=family,
@@ -124,7 +128,7 @@ def test_a_host_can_look_into_images(options, family, name):
         pythonexecutable="/nowhere/python3",
     )
 
-    assert name in made["hypervisor_packages"][1]["pkgs"]
+    assert name in states["hypervisor_packages"][1]["pkgs"]
 
 
 def test_the_pillar_wins(options):
@@ -161,7 +165,7 @@ def test_the_pillar_wins(options):
         ("Arch", "dnsmasq"),
     ],
 )
-def test_a_network_with_nat_is_there_unless_it_is_not_wanted(options, family, package):
+def test_a_nat_network_is_defined_unless_switched_off(options, family, package):
     states = rendered(options, "hypervisor", os_family=family, osrelease="12")
     without = {"hypervisor": {"nat": False}}
     unwanted = rendered(options, "hypervisor", without, os_family=family, osrelease="12")
@@ -174,7 +178,7 @@ def test_a_network_with_nat_is_there_unless_it_is_not_wanted(options, family, pa
     assert not [name for name in unwanted if "nat" in name.split("_")]
 
 
-def test_no_firewall_means_none(options):
+def test_without_a_firewall_option_there_is_no_firewall(options):
     states = rendered(
         options,
         "hypervisor",
@@ -195,7 +199,7 @@ def test_no_firewall_means_none(options):
         ("Suse", "15.6", "iptables"),
     ],
 )
-def test_iptables_comes_without_a_service_that_saves_the_rules_of_others(
+def test_iptables_comes_without_a_service_that_saves_foreign_rules(
     options, family, release, package
 ):
     pillar = {"hypervisor": {"firewall": {"backend": "iptables"}}}
@@ -205,27 +209,27 @@ def test_iptables_comes_without_a_service_that_saves_the_rules_of_others(
     assert "firewalld" not in units(states, "service.running")
 
 
-def firewalld(options, port, **more):
-    """Return the states of a host with firewalld whose master publishes on that port."""
-    heard = {**options, "publish_port": port, **more}
-    return rendered(heard, "hypervisor.firewall", os_family="RedHat", osrelease="9.4")
+def firewalld_states(options, port, **more):
+    """Return the states of a host with firewalld and a master that publishes on this port."""
+    minion_options = {**options, "publish_port": port, **more}
+    return rendered(minion_options, "hypervisor.firewall", os_family="RedHat", osrelease="9.4")
 
 
-def test_firewalld_is_started_before_it_gets_rules_and_lets_the_master_be_heard(options):
+def test_firewalld_is_started_before_its_rules_and_accepts_the_masters_packets(options):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):
-            states = firewalld(options, port)
+            states = firewalld_states(options, port)
 
     assert states["hypervisor_firewalld"][0] == "service.running"
     assert states["hypervisor_firewalld"][1]["enable"] is True
     assert {"service": "hypervisor_firewalld"} in states["hypervisor_firewall"][1]["require"]
-    function, heard = states["hypervisor_firewalld_hears_127.0.0.1"]
-    assert function == "cmd.run" and heard["onchanges"] == [
+    function, arguments = states["hypervisor_firewalld_hears_127.0.0.1"]
+    assert function == "cmd.run" and arguments["onchanges"] == [
         {"pkg": "hypervisor_firewall_package"},
         {"service": "hypervisor_firewalld"},
     ]
-    assert heard["name"] == (
+    assert arguments["name"] == (
         'firewall-cmd --timeout=10m --add-rich-rule=\'rule family="ipv4" source '
         f'address="127.0.0.1" source-port port="{port}" protocol="tcp" accept\''
     )
@@ -234,16 +238,16 @@ def test_firewalld_is_started_before_it_gets_rules_and_lets_the_master_be_heard(
     )
 
 
-def test_a_host_that_hears_no_master_opens_nothing_for_one(options):
+def test_a_host_without_a_connection_to_a_master_gets_no_rule_for_it(options):
     with socket.create_server(("127.0.0.1", 0)) as server:
-        states = firewalld(options, server.getsockname()[1])
+        states = firewalld_states(options, server.getsockname()[1])
 
     assert not [name for name in states if "hears" in name]
 
 
 @pytest.fixture
 def two_peers():
-    """Connections to one port of two addresses of this machine; yields the port."""
+    """Connections to one port on two addresses of this machine; yields the port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with (
@@ -262,16 +266,16 @@ def two_peers():
         {"master": ["127.0.0.1", "salt2.example.org"]},
     ],
 )
-def test_firewalld_hears_the_minions_own_master_and_no_other_peer(options, two_peers, master):
-    """Each user of the host can connect to that port of a machine of theirs."""
-    states = firewalld(options, two_peers, **master)
+def test_firewalld_accepts_the_minions_own_master_and_no_other_peer(options, two_peers, master):
+    """Each user of the host can connect to this port on a machine of their own."""
+    states = firewalld_states(options, two_peers, **master)
 
     hears = [name for name in states if "hears" in name]
     assert hears == ["hypervisor_firewalld_hears_127.0.0.1"]
 
 
-def test_of_two_peers_none_is_taken_for_the_master_of_a_call_that_has_none(options, two_peers):
-    assert not [name for name in firewalld(options, two_peers) if "hears" in name]
+def test_without_a_configured_master_no_peer_counts_as_one(options, two_peers):
+    assert not [name for name in firewalld_states(options, two_peers) if "hears" in name]
 
 
 def test_a_host_without_systemd_listens_by_an_argument(options):
@@ -283,7 +287,7 @@ def test_a_host_without_systemd_listens_by_an_argument(options):
     assert units(states, "service.running") == {"libvirtd", "virtlogd"}
 
 
-def test_a_system_nobody_knows_is_refused_by_name(options):
+def test_an_unknown_system_is_refused_by_name(options):
     wrong = shown(options, "hypervisor", {"hypervisor": {}}, {"os_family": "Solaris"})
 
     assert "the formula hypervisor knows Arch, Debian, RedHat, Suse, not Solaris" in str(wrong)
@@ -303,7 +307,7 @@ def test_the_folder_of_images_is_the_one_that_vms_use(options):
     assert folder({"hypervisor": {}}, virt={"images": "/of-grains"}) == "/of-grains"
 
 
-def test_a_pool_that_is_there_stays_where_it_is_unless_a_path_is_asked_for(options, monkeypatch):
+def test_an_existing_pool_keeps_its_path_unless_one_is_configured(options, monkeypatch):
     def target(**pool):
         pillar = {"hypervisor": {"pool": pool}}
         states = rendered(options, "hypervisor.storage", pillar, os_family="Debian", osrelease="12")
@@ -316,7 +320,7 @@ def test_a_pool_that_is_there_stays_where_it_is_unless_a_path_is_asked_for(optio
     assert target(name="old", path="/vm") == "/vm"
 
 
-def test_libguestfs_comes_unless_it_is_not_wanted(options):
+def test_libguestfs_is_installed_unless_switched_off(options):
     def pkgs(**options_of_pillar):
         states = rendered(
             options,
@@ -365,15 +369,15 @@ def test_with_selinux_the_folder_of_images_is_labelled_and_booleans_are_set(opti
     assert (boolean["name"], boolean["value"], boolean["persist"]) == ("virt_use_nfs", True, True)
 
 
-def test_a_qemu_that_takes_a_vm_over_one_connection_finds_no_aes(options):
+def test_qemus_tls_settings_disable_aes(options):
     states = rendered(options, "hypervisor.libvirt", os_family="Debian", osrelease="13")
-    kind, made = states["hypervisor_qemu_gnutls"]
+    kind, arguments = states["hypervisor_qemu_gnutls"]
 
-    assert kind == "file.managed" and made["name"] == tlspriority.FILE
-    refused = set(re.findall(r"^tls-disabled-cipher = (\S+)$", made["contents"], re.M))
+    assert kind == "file.managed" and arguments["name"] == tlspriority.FILE
+    refused = set(re.findall(r"^tls-disabled-cipher = (\S+)$", arguments["contents"], re.M))
     assert refused == {f"aes-{bits}-{mode}" for bits in (128, 256) for mode in ("gcm", "ccm")}
-    # Without ChaCha20, as in FIPS mode, nothing would be left.
-    (unless,) = made["unless"]
+    # Without ChaCha20, as in FIPS mode, no cipher would remain.
+    (unless,) = arguments["unless"]
     assert unless["path"] == "/proc/sys/crypto/fips_enabled"
 
 
@@ -385,5 +389,5 @@ def test_libvirt_prefers_chacha20_for_moves(options, family, release, begin):
     states = rendered(options, "hypervisor.libvirt", os_family=family, osrelease=release)
     value = states["hypervisor_qemu_settings"][1]["key_values"]["migrate_tls_priority"]
 
-    # A cipher that both lack is passed over: AES stays for a peer, or a policy, without ChaCha20.
+    # A missing cipher is skipped: AES remains for a peer, or a policy, without ChaCha20.
     assert value.strip('"').startswith(f"{begin}-CIPHER-ALL:+CHACHA20-POLY1305:+AES-256-GCM")

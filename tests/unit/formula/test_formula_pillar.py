@@ -1,4 +1,4 @@
-"""The pillar of the formula: a slip in it is said in one line, before anything is made."""
+"""A wrong value in the formula's pillar is refused in one line before any change."""
 
 import pytest
 import yaml
@@ -7,14 +7,14 @@ from formulakit import ONEDIR, ROOT, rendered, shown
 DEBIAN = {"os_family": "Debian", "osrelease": "12"}
 
 
-def _refused(options, sls, said):
+def _refused(options, sls, value):
     grains = {"osarch": "amd64", "init": "systemd", "pythonexecutable": ONEDIR, **DEBIAN}
-    (error,) = shown(options, sls, {"hypervisor": said}, grains)
+    (error,) = shown(options, sls, {"hypervisor": value}, grains)
     return error.splitlines()[0]
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("value", "reason"),
     [
         ("yes", 'hypervisor: expected a mapping, found "yes"'),
         ({"bridge": {"br0": {}}}, 'hypervisor: the formula has no option "bridge"; known: bridges'),
@@ -27,7 +27,7 @@ def _refused(options, sls, said):
         ({"firewall": {"peer": []}}, 'hypervisor:firewall: the formula has no option "peer"'),
         ({"firewall": {"peers": {"a": 1}}}, "hypervisor:firewall:peers: expected a list, found a"),
         ({"extra_packages": "guestmount"}, "hypervisor:extra_packages: expected a list, found"),
-        # As text libvirtd would not start with it.
+        # With a text libvirtd would not start.
         ({"tls_allowed_dn_list": "OU=x,*"}, "hypervisor:tls_allowed_dn_list: expected a list, f"),
         ({"nat": "no"}, 'hypervisor:nat: expected True or False, found "no"'),
         ({"pool": {"path": 7}}, "hypervisor:pool:path: expected text, found 7"),
@@ -35,21 +35,21 @@ def _refused(options, sls, said):
     ids=str,
 )
 @pytest.mark.parametrize("sls", ["hypervisor", "hypervisor.sysctl"])
-def test_a_slip_is_named_by_whichever_part_is_applied(options, sls, said, why):
-    assert f"pillar {why}" in _refused(options, sls, said)
+def test_each_part_names_a_wrong_value(options, sls, value, reason):
+    assert f"pillar {reason}" in _refused(options, sls, value)
 
 
-def test_what_libvirts_settings_have_in_them_is_not_said(options):
-    said = {"qemu_conf": [{"vnc_password": "hushhush"}]}
+def test_errors_do_not_show_libvirts_settings(options):
+    value = {"qemu_conf": [{"vnc_password": "hushhush"}]}
 
-    error = _refused(options, "hypervisor.libvirt", said)
+    error = _refused(options, "hypervisor.libvirt", value)
 
     assert "hypervisor:qemu_conf: expected a mapping, found a list" in error
     assert "hushhush" not in error
 
 
 @pytest.mark.parametrize(
-    "said",
+    "value",
     [
         None,
         dict.fromkeys(("bridges", "firewall", "pool", "keys", "extra_packages", "sysctl", "nat")),
@@ -57,10 +57,10 @@ def test_what_libvirts_settings_have_in_them_is_not_said(options):
     ],
     ids=["all", "each", "within"],
 )
-def test_what_is_empty_says_nothing(options, said):
-    wanted = rendered(options, "hypervisor", {"hypervisor": {}}, **DEBIAN)
+def test_empty_values_count_as_left_out(options, value):
+    expected = rendered(options, "hypervisor", {"hypervisor": {}}, **DEBIAN)
 
-    assert rendered(options, "hypervisor", {"hypervisor": said}, **DEBIAN) == wanted
+    assert rendered(options, "hypervisor", {"hypervisor": value}, **DEBIAN) == expected
 
 
 def test_a_bridge_may_have_nothing_but_its_name(options):
@@ -89,7 +89,7 @@ def test_a_single_peer_may_be_text(options):
     assert states["hypervisor_firewall"][1]["peers"] == "::1"
 
 
-def test_the_example_is_taken_as_it_is(options):
+def test_the_example_is_valid(options):
     example = yaml.safe_load((ROOT / "hypervisor/pillar.example").read_text())
 
     states = rendered(options, "hypervisor", example, **DEBIAN)

@@ -1,4 +1,4 @@
-"""What the formula asks for is there: judged by package and unit names on record, with sources."""
+"""All packages and units of the formula exist, according to recorded names with sources."""
 
 from pathlib import Path
 
@@ -12,37 +12,37 @@ SYSTEMS = [
     pytest.param(system, id=system["name"]) for file in FILES.values() for system in file["systems"]
 ]
 FIREWALLS = ("nftables", "iptables", "firewalld")
-# Salt's own Python, for which modules are compiled, and the distribution's, which has packages.
+# Salt's own Python, which compiles its modules, and the distribution's, which has packages.
 PYTHONS = (ONEDIR, "/usr/bin/python3.11")
 
 
-def made(options, system, python=ONEDIR, firewall=None, sls="hypervisor", **grains):
-    """Return the states of an SLS on a system of the record."""
+def states_of(options, system, python=ONEDIR, firewall=None, sls="hypervisor", **grains):
+    """Return the states of an SLS on a recorded system."""
     chosen = {"firewall": {"backend": firewall}} if firewall else {}
-    said = {"pythonexecutable": python, "pythonversion": [3, 11, 2, "final", 0], **grains}
-    return rendered(options, sls, {"hypervisor": chosen}, **{**system["grains"], **said})
+    python_grains = {"pythonexecutable": python, "pythonversion": [3, 11, 2, "final", 0], **grains}
+    return rendered(options, sls, {"hypervisor": chosen}, **{**system["grains"], **python_grains})
 
 
 def by_firewall(options, system, python=ONEDIR):
-    """Yield all states, and those of each firewall: nothing else of them differs by that."""
-    yield made(options, system, python)
+    """Yield all states, and the firewall's states for each firewall, as only these differ."""
+    yield states_of(options, system, python)
     for firewall in FIREWALLS:
-        yield made(options, system, python, firewall, "hypervisor.firewall")
+        yield states_of(options, system, python, firewall, "hypervisor.firewall")
 
 
-def whole(system, asked):
-    """Return the packages that are there once these are: what they require comes with them."""
-    found, ahead = set(), list(asked)
-    while ahead:
-        name = ahead.pop()
-        if name not in found:
-            found.add(name)
-            ahead += system["packages"].get(name, {}).get("requires", ())
-    return found
+def with_requirements(system, names):
+    """Return these packages with all that they require."""
+    required, queue = set(), list(names)
+    while queue:
+        name = queue.pop()
+        if name not in required:
+            required.add(name)
+            queue += system["packages"].get(name, {}).get("requires", ())
+    return required
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_every_fact_has_a_source_or_says_why_not(file):
+def test_each_fact_has_a_source_or_a_reason_for_its_lack(file):
     sources = FILES[file]["sources"]
 
     for system in FILES[file]["systems"]:
@@ -55,34 +55,36 @@ def test_every_fact_has_a_source_or_says_why_not(file):
 @pytest.mark.slow
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_package_is_there(options, system, python):
-    asked = set()
+def test_each_package_exists(options, system, python):
+    names = set()
     for states in by_firewall(options, system, python):
-        asked |= packages(states)
+        names |= packages(states)
     if system["grains"]["os_family"] == "RedHat":
         sls = "hypervisor.storage"
-        asked |= packages(made(options, system, python, sls=sls, selinux={"enabled": True}))
+        names |= packages(states_of(options, system, python, sls=sls, selinux={"enabled": True}))
 
-    assert asked - set(system["packages"]) == set()
+    assert names - set(system["packages"]) == set()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_unit_comes_with_the_packages(options, system):
+def test_each_unit_is_in_a_package(options, system):
     for states in by_firewall(options, system):
-        there = {
+        packaged_units = {
             unit
-            for name in whole(system, packages(states))
+            for name in with_requirements(system, packages(states))
             for unit in system["packages"].get(name, {}).get("units", ())
         }
-        wanted = units(states, "service.running") | units(states, "service.enabled")
+        used_units = units(states, "service.running") | units(states, "service.enabled")
 
-        assert {unit if "." in unit else f"{unit}.service" for unit in wanted} - there == set()
+        assert {
+            unit if "." in unit else f"{unit}.service" for unit in used_units
+        } - packaged_units == set()
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_repository_is_switched_on_before_its_packages_are_asked_for(options, system):
-    states = made(options, system)
+def test_a_repository_is_enabled_before_its_packages_are_installed(options, system):
+    states = states_of(options, system)
     needed = {
         system["packages"][name]["repository"]
         for name in packages(states)
@@ -96,7 +98,7 @@ def test_a_repository_is_switched_on_before_its_packages_are_asked_for(options, 
 
 
 @pytest.mark.parametrize("release", ["9.4", "10.0"])
-def test_a_subscription_is_told_what_to_switch_on(options, release):
+def test_the_error_without_a_repository_names_the_subscription_to_enable(options, release):
     states = rendered(
         options,
         "hypervisor.packages",
@@ -118,7 +120,7 @@ def test_a_subscription_is_told_what_to_switch_on(options, release):
     assert {"test": "hypervisor_builder_repository"} in required
 
 
-def test_without_a_compiler_no_repository_is_switched_on(options):
+def test_without_a_compiler_no_repository_is_enabled(options):
     states = rendered(
         options,
         "hypervisor.packages",
@@ -132,7 +134,7 @@ def test_without_a_compiler_no_repository_is_switched_on(options):
 
 
 @pytest.mark.parametrize(("family", "is_said"), [("Arch", True), ("RedHat", True), ("Suse", False)])
-def test_a_module_that_the_system_has_no_package_of_is_missed(options, family, is_said):
+def test_a_module_without_a_package_of_the_system_is_reported(options, family, is_said):
     states = rendered(
         options,
         "hypervisor.packages",
@@ -141,10 +143,10 @@ def test_a_module_that_the_system_has_no_package_of_is_missed(options, family, i
         pythonexecutable="/usr/bin/python3.99",
     )
 
-    found = states.get("hypervisor_python_pycdlib")
-    assert (found is not None) is is_said
-    if found:
-        function, arguments = found
+    state = states.get("hypervisor_python_pycdlib")
+    assert (state is not None) is is_said
+    if state:
+        function, arguments = state
         assert function == "test.fail_without_changes"
         assert (
             "/usr/bin/python3.99, on which Salt runs, lacks the module pycdlib"

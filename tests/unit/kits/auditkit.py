@@ -1,4 +1,4 @@
-"""A master as docs/security.md has it, and two hosts that say of themselves that all is well."""
+"""A master set up as in docs/security.md, and two hosts that report no faults."""
 
 import dataclasses
 import shutil
@@ -32,7 +32,7 @@ HOSTS = ("hyper1", "hyper2")
 
 
 class World:
-    """A master as docs/security.md has it, and what its two hosts say of themselves."""
+    """A master set up as in docs/security.md, and the facts that its two hosts report."""
 
     def __init__(self, opts, folder, monkeypatch, signed):
         self.opts, self.folder, self.monkeypatch = opts, folder, monkeypatch
@@ -53,11 +53,11 @@ class World:
         self.replies = {}
 
     def say(self, **more):
-        """Have hyper1 say something else."""
+        """Change the facts that hyper1 reports."""
         self.facts["hyper1"] = dataclasses.replace(self.facts["hyper1"], **more)
 
     def heed(self):
-        """Have both hosts heed the master's lists of revoked certificates as they are."""
+        """Give both hosts the master's current lists of revoked certificates."""
         answer = askedca.ask(self.place, "hyper1", {}, grains={})
         for host, facts in self.facts.items():
             self.facts[host] = dataclasses.replace(facts, revoked=lists(answer))
@@ -95,18 +95,18 @@ def console(address, tls=None):
 
 
 def lists(answer):
-    """Return what a host says of the lists of revoked certificates that it was told."""
+    """Return a host's facts about the lists of revoked certificates in an answer."""
     out = {}
     for use, trust in answer.trust.items():
         parts = installed.revocation_lists(trust.crl)
-        serials = sorted({f"{row.serial_number:032x}" for one in parts for row in one})
+        serials = sorted({f"{row.serial_number:032x}" for crl in parts for row in crl})
         ends = min(part.next_update_utc for part in parts).isoformat()
         out[use] = RevocationFacts(path=f"/etc/pki/{use}.crl", ends=ends, serials=serials)
     return out
 
 
 def certificate(pem, **more):
-    """Return what a host says of a certificate."""
+    """Return a host's facts about a certificate."""
     x509_certificate = x509.load_pem_x509_certificate(pem.encode())
     facts = CertificateFacts(
         path="/etc/pki/x.pem",
@@ -118,13 +118,13 @@ def certificate(pem, **more):
 
 
 def key(mode, **more):
-    """Return what a host says of a key."""
+    """Return a host's facts about a key."""
     key_facts = {"most": 0o600, "owner": "root", "group": "root", "reader": None}
     return KeyFacts(path="/etc/pki/key.pem", mode=mode, **{**key_facts, **more})
 
 
 def host_facts(place, host):
-    """Return what a host says that has certificates of these CAs, and is as it should be."""
+    """Return the facts of a sound host with certificates of these CAs."""
     requests = {purpose: askedca.request() for purpose in policy.PURPOSES}
     answer = askedca.ask(place, host, requests, grains={})
     return HostAudit(

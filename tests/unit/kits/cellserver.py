@@ -1,4 +1,4 @@
-"""A salt-api for tests: a real server with TLS that says what it is told to say."""
+"""A salt-api for tests: a real server with TLS and prepared answers."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 def certified(folder):
-    """Give a server at 127.0.0.1 a certificate below a folder; return its context."""
+    """Create a certificate for a server at 127.0.0.1 in a folder; return its TLS context."""
     texts = authorities.of_address("127.0.0.1")
     for name, text in zip(("ca.pem", "api.crt", "api.key"), texts, strict=True):
         (folder / name).write_text(text)
@@ -22,7 +22,7 @@ def certified(folder):
 
 
 def _request(connection):
-    """Return a whole request."""
+    """Read a complete request and return it."""
     text = b""
     while b"\r\n\r\n" not in text:
         text += connection.recv(65536)
@@ -35,7 +35,7 @@ def _request(connection):
 
 @contextlib.contextmanager
 def serving(context, *answers):
-    """Answer one connection after the other; yield the port and what was heard."""
+    """Answer one connection after the other; yield the port and the requests."""
     requests = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(5)
@@ -56,7 +56,7 @@ def serving(context, *answers):
 
 
 def saying(body, head=OK):
-    """Return what answers like this."""
+    """Return a function that sends this answer."""
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     return lambda connection: connection.sendall(
         head + b"Content-Length: %d\r\n\r\n" % len(text) + text

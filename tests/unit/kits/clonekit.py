@@ -1,4 +1,4 @@
-"""Clone a VM of the host that the tests have, and look at what has come of it."""
+"""Clone a VM on the tests' host, and check the result."""
 
 import json
 import subprocess
@@ -24,41 +24,41 @@ def cloned(hypervisor, source="web1", name="db1", **more):
 
 
 def disk(hypervisor, name):
-    """Return where a file of the image folder is."""
+    """Return the path of a file in the image folder."""
     return Path(hypervisor.settings.images) / name
 
 
 def write(path, byte):
-    """Write something into a disk, as a guest does."""
+    """Write a byte into a disk, as a guest does."""
     command = ["qemu-io", "-f", "qcow2", "-c", f"write -P {byte} 1M 64k", path]
     subprocess.run(command, check=True, capture_output=True)
 
 
 def has(path, byte):
-    """Return whether a disk has what was written."""
+    """Return whether a disk has the written byte."""
     command = ["qemu-io", "-r", "-f", "qcow2", "-c", f"read -P {byte} 1M 64k", path]
     process = subprocess.run(command, check=True, capture_output=True, text=True)
     return "verification failed" not in process.stdout
 
 
 def info(path):
-    """Return what qemu-img says of a disk."""
+    """Return qemu-img's facts about a disk."""
     process = subprocess.run(["qemu-img", "info", "--output=json", path], capture_output=True)
     return json.loads(process.stdout)
 
 
 def definition(hypervisor, name):
-    """Return what is defined."""
+    """Return the VM's definition."""
     return parse((hypervisor.definitions / f"{name}.xml").read_text())
 
 
 def change(conn, name, change_xml):
-    """Define a VM anew with XML that is changed."""
+    """Redefine a VM with changed XML."""
     lifecycle.define(conn, change_xml(lifecycle.secure_xml(conn, name)))
 
 
 def nothing_of_it(hypervisor):
-    """Return whether nothing of a clone is left."""
+    """Return whether no part of a clone remains."""
     clone_files = [name for name in hypervisor.files() if name.startswith("db1")]
     return (clone_files, hypervisor.open_records(), "db1" in hypervisor.domains()) == (
         [],

@@ -11,7 +11,7 @@ from saltvirt.libvirt import connect
 DEFAULT = """<pool type='dir'><name>default-pool</name>
 <uuid>dfe224cb-28fb-8dd0-c4b2-64eb3f0f4566</uuid><target><path>/default-pool</path></target></pool>"""
 
-# Loaded now: later another test may have a libvirt in the library that is missing.
+# Loaded now, because another test may later replace libvirt in the library by a missing one.
 MODULES, STATES = (
     [asloaded.module(f"{kind}/virt_{name}.py") for name in ("pool", "volume")]
     for kind in ("_modules", "_states")
@@ -20,13 +20,13 @@ MODULES, STATES = (
 
 @pytest.fixture
 def conn():
-    """A connection; what is defined is kept as long as it is open."""
+    """A connection; the driver keeps its definitions while it is open."""
     with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as opened:
         yield opened
         remove_domains(opened)
         remove_pools(opened)
-    # An exception that a test has looked at may still have it, and it would stay open. What is left
-    # stays anyway: to look through it again after each test would take most of their time.
+    # An exception that a test has caught may still refer to the connection and keep it open. The
+    # older objects are frozen: to collect all of them after each test would take most of its time.
     gc.collect()
     gc.freeze()
 
@@ -43,7 +43,7 @@ def remove_domains(conn):
 
 
 def remove_pools(conn):
-    """Remove all pools, and make the driver's own anew."""
+    """Remove all pools, and recreate the driver's own."""
     for pool in conn.listAllStoragePools():
         if pool.isActive():
             for volume in pool.listAllVolumes():
@@ -62,7 +62,7 @@ def virt(conn):
 
 @pytest.fixture
 def applied(conn):
-    """Call a state: what it says with test=True, what it says, and what it says once more."""
+    """Return the answers of a state: with test=True, without it, and from a second run."""
 
     def all_three(function, *args, **options):
         out = []

@@ -1,8 +1,8 @@
 """
 Both ends of a move, each on libvirt's test driver, with real files and records.
 
-One process has one such libvirt, so what the *other* host's does is played: a folder takes what is
-pushed, and libvirt's own migration is a note that it was asked for.
+One process has one such libvirt, so the *other* host's is a fake: a folder takes the pushed files,
+and a list records calls of libvirt's own migration.
 """
 
 from pathlib import Path
@@ -23,14 +23,14 @@ TOKEN = "t1"
 
 
 class End:
-    """A host with what its side of a move has."""
+    """A host with its side of a move."""
 
     def __init__(self, hypervisor, folder):
         self.hypervisor, self.settings, self.folder = hypervisor, hypervisor.settings, folder
         self.images = Path(hypervisor.settings.images)
-        # What happens while files are pushed, and while libvirt moves.
+        # Functions that run while files are pushed, and while libvirt moves the VM.
         self.meanwhile, self.moving = (lambda: None), (lambda: None)
-        # Of which VMs that were undefined here libvirt was told to leave the state of the TPM.
+        # VMs that were undefined here with the flag to keep the state of the TPM.
         self.kept_tpms = {}
 
     @property
@@ -61,7 +61,7 @@ class End:
         lifecycle.define(conn, xml)
 
     def make(self, conn, name="web1", uuid=UUID, count=2):
-        """Have a stopped VM with so many disks; return their paths."""
+        """Define a stopped VM with this number of disks; return their paths."""
         self.images.mkdir(exist_ok=True)
         paths = [self.images / f"{name}_{n}.raw" for n in range(count)]
         for n, path in enumerate(paths):
@@ -80,14 +80,14 @@ class End:
         return departure.send(self.context, "web1", token, "hyper2", Move(**options), [])
 
     def step(self, step_name, token=TOKEN, **options):
-        """Do a step of settling, on the side that it is of."""
+        """Run a step of settling on its side."""
         side = departure if step_name in moveprotocol.ON_SOURCE else arrival
         if "noted" in options:
             options["noted"] = wire.argument("noted", Noted, options["noted"])
         return side.step(self.context, "web1", token, step_name, **options)
 
     def state(self, conn, token=TOKEN):
-        """Return what the host says of the move, as it is sent."""
+        """Return the host's state of the move as plain data."""
         return wire.plain(movestate.read_state(conn, self.settings, "web1", token, UUID))
 
 
@@ -101,7 +101,7 @@ def is_untouched(end, paths, name="web1"):
 
 
 class Settling:
-    """The master's hands: one real end, and an other one that is played."""
+    """The master's executor: one real end, and one that is a fake."""
 
     def __init__(self, site, conn, other_state):
         self.site, self.conn, self.other, self.done = site, conn, other_state, []
@@ -125,8 +125,8 @@ class Settling:
             if step in moveprotocol.ON_SOURCE:
                 is_gone = self.other.get("phase") in (None, "refused")
                 options = {"seen": self.source.phase, "is_refused": is_gone}
-                given = options if step == "cancel" else {}
-                self.site.step(step, **given)
+                step_options = options if step == "cancel" else {}
+                self.site.step(step, **step_options)
             else:
                 after = {"arrive": "arrived", "refuse": "refused"}.get(step)
                 self.other["phase"] = after
@@ -136,5 +136,5 @@ class Settling:
         return do
 
     def settle(self):
-        """Return how it ended, and whether it has moved."""
+        """Return the outcome, and whether the VM has moved."""
         return run(recoveryprotocol.settle(), self)

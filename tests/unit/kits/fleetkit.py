@@ -1,4 +1,4 @@
-"""Hosts that are folders: what they have outlives the process that asked them."""
+"""Hosts that are folders: their VMs outlive the process that asked them."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ SETTINGS = MasterSettings(timeout_s=1, hypervisors=["hyper*"])
 
 
 def _with(vms, key):
-    """Return ``{name: what is said of it}`` of the VMs of which something is said."""
+    """Return ``{name: value}`` of the VMs that have a value for a key."""
     return {name: vm[key] for name, vm in vms.items() if vm.get(key)}
 
 
@@ -40,12 +40,12 @@ class Hosts:
     def __init__(self, opts, folder, names):
         self.opts, self.folder, self.sent = opts, folder, []
         self.queued, self.queues = [], None
-        # Whether hosts note what a build makes if they are told that it may be taken back.
+        # Whether hosts record a build's files if the master may take it back.
         self.notes_made = True
-        # Whether hosts report what a purge removes, and keep that for virt.undo.
+        # Whether hosts report the files that a purge removes, and keep them for virt.undo.
         self.has_trash = False
         self.profiles = {"default": {"size_mib": 1}}
-        # The releases of Debian of hosts that have another one than 13.
+        # The release of Debian of each host that has another one than 13.
         self.releases = {}
         self.does = {
             "virt.init": self.build,
@@ -61,14 +61,14 @@ class Hosts:
         return sorted(path.name for path in self.folder.iterdir())
 
     def put(self, host, name, state="running", **more):
-        """Have a VM on a host."""
-        # Whoever is killed meanwhile leaves all of it or nothing, and nobody reads a part.
+        """Put a VM on a host."""
+        # A kill leaves the complete file or none, and no reader sees a part.
         part = self.folder / host / f".{name}.{threading.get_ident()}"
         part.write_text(json.dumps({"state": state, **more}))
         part.rename(self.folder / host / name)
 
     def silence(self, host, is_silent=True):
-        """Let a host give no answer, or answers again."""
+        """Let a host give no answers, or answer again."""
         silent = self.folder / host / ".silent"
         silent.touch() if is_silent else silent.unlink()
 
@@ -107,7 +107,7 @@ class Hosts:
     def _vms(self, host):
         out = {}
         for path in (self.folder / host).iterdir():
-            # Another thread may remove it meanwhile.
+            # Another thread may remove the file at the same time.
             with contextlib.suppress(FileNotFoundError):
                 if not path.name.startswith("."):
                     vm = json.loads(path.read_text())
@@ -115,11 +115,11 @@ class Hosts:
         return out
 
     def is_queueing(self, fun):
-        """Let orders of a function wait on their hosts, as if these were busy; nobody hears."""
+        """Let orders of a function wait on busy hosts; they get no answer."""
         self.queues = fun
 
     def late(self):
-        """Have the hosts do what they have queued."""
+        """Let the hosts carry out their queued orders."""
         self.queues, queued = None, self.queued
         for host, fun, arg, kwarg, order_id in queued:
             with answering.begin_order(self.settings(host), order_id):
@@ -154,7 +154,7 @@ class Hosts:
 
     def _info(self, vms):
         sized = {"vcpus": 1, "memory_mib": 1, "affinity": [], "anti_affinity": []}
-        own = {n: v for n, v in vms.items() if v["state"] and "moved_to" not in v}
+        running_vms = {n: v for n, v in vms.items() if v["state"] and "moved_to" not in v}
         return {
             **said_of(13),
             "profiles": {"disk": self.profiles, "nic": {"default": {}}},
@@ -164,7 +164,7 @@ class Hosts:
                     "state": v["state"],
                     **({"uuid": v["uuid"]} if "uuid" in v else {}),
                 }
-                for n, v in own.items()
+                for n, v in running_vms.items()
             },
             "kept": _with(vms, "moved_to"),
             "building": [*_with(vms, "building")],
@@ -204,27 +204,27 @@ class Hosts:
         return minions.Reply(minion=host, value=True if value is None else value)
 
 
-def terms(*, wait=False, **given):
-    """Return the terms of a call of which these are some of the arguments."""
+def terms(*, wait=False, **arguments):
+    """Return the terms of a call with these arguments."""
     keys = ("host", "where", "placement", "spread_over", "headroom", "force", "wait_s")
-    said = {key: given[key] for key in keys if key in given}
-    return vmrequest.parse_terms(SETTINGS, wait=wait, **said)
+    terms_of_call = {key: arguments[key] for key in keys if key in arguments}
+    return vmrequest.parse_terms(SETTINGS, wait=wait, **terms_of_call)
 
 
-def request(name="web", *, cpu=1, mem=1, wait=False, **given):
-    """Return the request of a call, which waits for no minion unless it says so."""
-    asked = terms(wait=wait, **given)
+def request(name="web", *, cpu=1, mem=1, wait=False, **arguments):
+    """Return the request of a call, which by default waits for no minion."""
+    call_terms = terms(wait=wait, **arguments)
     # A machine type is an argument of the call, and a default of its terms.
     options = {
         key: value
-        for key, value in given.items()
-        if key == "machine" or not (hasattr(asked, key) or hasattr(asked.policy, key))
+        for key, value in arguments.items()
+        if key == "machine" or not (hasattr(call_terms, key) or hasattr(call_terms.policy, key))
     }
-    return vmrequest.parse(name, cpu, mem, options, asked)
+    return vmrequest.parse(name, cpu, mem, options, call_terms)
 
 
 def cloud(monkeypatch, opts, tmp_path, count=3):
-    """Return a cloud of hosts, with ``init`` and ``purge`` as a user of its master has them."""
+    """Return a cloud of hosts with ``init`` and ``purge``, as a user calls them on its master."""
     folder = tmp_path / "hosts"
     folder.mkdir()
     hosts = Hosts(opts, folder, [f"hyper{n}" for n in range(1, count + 1)])
@@ -232,27 +232,27 @@ def cloud(monkeypatch, opts, tmp_path, count=3):
     monkeypatch.setattr(minions, "ask", hosts.ask)
     monkeypatch.setattr(minions, "order", hosts.order)
     monkeypatch.setattr(hostbuild, "_UNDOING_S", (0, 0))
-    # Salt's own deletion tells the running master of it.
+    # Salt's own deletion would notify the running master.
     monkeypatch.setattr(compat.KeyStore, "delete", compat.KeyStore.discard)
 
     def progress(_stage, **_figures):
-        pass  # nobody looks at the progress
+        pass  # no test reads the progress
 
     opts["virt"] = {"hypervisors": SETTINGS.hypervisors}
     master = Cloud(opts=opts, settings=SETTINGS, progress=progress)
 
     def init(name="web", *, host=None, force=False, image="salt://a.qcow2"):
-        given = {"image": image} if image else {}
-        return deploy.deploy(master, request(name, host=host, force=force, **given))
+        options = {"image": image} if image else {}
+        return deploy.deploy(master, request(name, host=host, force=force, **options))
 
-    def dry_run(name="web", **given):
-        return deploy.dry_run(master, request(name, wait=True, **given))
+    def dry_run(name="web", **options):
+        return deploy.dry_run(master, request(name, wait=True, **options))
 
     def remove(name="web", delete_key=True):
         return purging.purge(master, name, delete_key)
 
-    def bring_back(name="web", **given):
-        return undoing.undo(master, name, **given)
+    def bring_back(name="web", **options):
+        return undoing.undo(master, name, **options)
 
     return SimpleNamespace(
         hosts=hosts,
@@ -266,7 +266,7 @@ def cloud(monkeypatch, opts, tmp_path, count=3):
 
 
 def killed(function, *args, **kwargs):
-    """Run something in a process that is killed in the middle of it."""
+    """Run a function in a process that is killed in the middle of it."""
     process = multiprocessing.get_context("fork").Process(target=function, args=args, kwargs=kwargs)
     process.start()
     process.join()
@@ -279,13 +279,13 @@ def die(*_args, **_kwarg):
 
 
 def left(cloud, name="web"):
-    """Return the phase in which the order of a VM was left, None if there is none."""
+    """Return the phase of a VM's order, None if there is none."""
     record = records.read_record(orders.folder(cloud.opts), "order", name)
     return record and record.phase
 
 
 def is_tidy(cloud):
-    """Return whether nothing but the hints is left of any order."""
+    """Return whether no order has left anything but last-seen names."""
     folder = orders.folder(cloud.opts) / "order"
     return not folder.exists() or list(folder.iterdir()) == []
 

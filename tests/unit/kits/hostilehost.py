@@ -1,4 +1,4 @@
-"""A host that answers the master's runner with whatever it likes, signed with its own key."""
+"""A host that sends the master's runner hostile answers, signed with its own key."""
 
 import base64
 import copy
@@ -84,7 +84,7 @@ FIGURES = {
 
 
 class Cloud(playedhosts.Cloud):
-    """Hosts that do all that a runner function asks for."""
+    """Hosts that carry out all orders of runner functions."""
 
     timeout_s, deploy_timeout_s, wait_s = 5, 10, 1
 
@@ -113,7 +113,7 @@ class Cloud(playedhosts.Cloud):
 
     def _purge(self, host, name, asked, **_kwarg):
         self._vm(host, name)
-        # No host removes a file that others see and that they were not asked about.
+        # No host removes a file that others see before they were asked about it.
         assert f"/mnt/shared/{name}_system.qcow2" in asked["free"]
         del self.hosts[host][name]
 
@@ -199,7 +199,7 @@ class Cloud(playedhosts.Cloud):
         return {name: {**SHOWN_VM, **REACHED, "state": self._vm(host, name)["state"]}}
 
     def _vm_state(self, host):
-        return {name: one["state"] for name, one in self.hosts[host].items()}
+        return {name: vm["state"] for name, vm in self.hosts[host].items()}
 
     def _full_info(self, host):
         node = {"freecpu": 1, "freemem": 1.0, "node_info": {"cpus": 1, "phymemory": 1}}
@@ -213,19 +213,19 @@ class Cloud(playedhosts.Cloud):
 
     def _vms(self, host, name=(), state=(), tag=(), fields=()):
         look = vmfilter.from_call(list(name), list(state), list(tag), list(fields))
-        there = {
-            one: look.shown({**SHOWN_VM, "state": vm["state"]})
-            for one, vm in self.hosts[host].items()
-            if look.takes(one, vm["state"], {"hold"})
+        vm_info = {
+            vm_name: look.shown({**SHOWN_VM, "state": vm["state"]})
+            for vm_name, vm in self.hosts[host].items()
+            if look.takes(vm_name, vm["state"], {"hold"})
         }
-        return {**self._full_info(host), "vm_info": there, "names": sorted(self.hosts[host])}
+        return {**self._full_info(host), "vm_info": vm_info, "names": sorted(self.hosts[host])}
 
     def _vm_rows(self, host, name=(), state=(), tag=()):
         look = vmfilter.from_call(list(name), list(state), list(tag))
         return {
-            one: {"state": vm["state"], "cpu": 1, "mem_mib": 64, "disk_mib": 1024, "created": 1}
-            for one, vm in self.hosts[host].items()
-            if look.takes(one, vm["state"], {"hold"})
+            vm_name: {"state": vm["state"], "cpu": 1, "mem_mib": 64, "disk_mib": 1024, "created": 1}
+            for vm_name, vm in self.hosts[host].items()
+            if look.takes(vm_name, vm["state"], {"hold"})
         }
 
     def _images(self, host):
@@ -256,53 +256,53 @@ class Cloud(playedhosts.Cloud):
         return {"virt_|-keys_|-keys_|-keys": {"comment": "renewed", "result": True}}
 
     def does(self, host, fun, arg, kwarg):
-        """Return what a host that means well says."""
+        """Return the answer of a friendly host."""
         if not fun.startswith("virt."):
             return self._does_other(fun)
         return getattr(self, f"_{fun.removeprefix('virt.')}")(host, *arg, **kwarg)
 
 
 def cloud(opts):
-    """Return three hosts with a VM each; the last is the hostile one."""
-    made = Cloud(["h1", "h2", HOSTILE])
+    """Return three hosts with a VM each; the last one is hostile."""
+    hostile_cloud = Cloud(["h1", "h2", HOSTILE])
     for host, name in (("h1", "web"), ("h2", "db"), (HOSTILE, "own")):
-        made.put(name, host)
-    made.notes[HOSTILE] = {"web": ["h1"]}
-    made.proved(opts, HOSTILE, away=["h1"])
-    made.put("away", "h1")
+        hostile_cloud.put(name, host)
+    hostile_cloud.notes[HOSTILE] = {"web": ["h1"]}
+    hostile_cloud.proved(opts, HOSTILE, away=["h1"])
+    hostile_cloud.put("away", "h1")
     token = {"token": "t1", "phase": "ready"}
-    made.arrivals[HOSTILE, "coming"] = {**token, "source": "h1"}
-    made.departures[HOSTILE, "own"] = {
+    hostile_cloud.arrivals[HOSTILE, "coming"] = {**token, "source": "h1"}
+    hostile_cloud.departures[HOSTILE, "own"] = {
         "token": "t2",
         "phase": "handing",
         "target": "h2",
         "autostart": False,
         "was": True,
     }
-    return made
+    return hostile_cloud
 
 
-# What it does to an answer.
+# How it changes an answer.
 
 
 def _places(value):
-    """Return ``[(container, key)]`` of all that is in a value, itself as the first."""
-    whole = {"": value}
-    out, waiting = [], [(whole, "")]
+    """Return ``[(container, key)]`` of a value and all values in it."""
+    container = {"": value}
+    out, waiting = [], [(container, "")]
     while waiting:
         holder, key = waiting.pop(0)
         out.append((holder, key))
         inner = holder[key]
         if isinstance(inner, dict):
-            waiting += [(inner, one) for one in inner]
+            waiting += [(inner, child_key) for child_key in inner]
         elif isinstance(inner, list):
             waiting += [(inner, number) for number in range(len(inner))]
-    return whole, out
+    return container, out
 
 
 def _changed(value, kind, at, junk):
-    """Return a value with one place of it changed."""
-    whole, places = _places(value)
+    """Return a value with one value in it changed."""
+    container, places = _places(value)
     holder, key = places[at % len(places)]
     if kind == "drop":
         del holder[key]
@@ -312,11 +312,11 @@ def _changed(value, kind, at, junk):
         inner[str(junk)[:5000]] = copy.deepcopy(like)
     else:
         holder[key] = junk
-    return whole.get("")
+    return container.get("")
 
 
-def mutated(said, changes):
-    """Return ``(text, raw)``: what is signed, or what is sent in place of anything signed."""
+def mutated(answer, changes):
+    """Return ``(text, raw)``: a text to sign, or data to send in place of a signed answer."""
     for kind, at, junk in changes:
         if kind == "raw":
             return None, junk
@@ -324,18 +324,18 @@ def mutated(said, changes):
             return str(junk), None
         if kind == "field":
             field = ("why", "retcode", "fun", "minion", "about", "value")[at % 6]
-            said = {**said, field: junk}
+            answer = {**answer, field: junk}
         else:
-            value = json.loads(json.dumps(said["value"]))
-            said = {**said, "value": _changed(value, kind, at, junk)}
-    return json.dumps(said), None
+            value = json.loads(json.dumps(answer["value"]))
+            answer = {**answer, "value": _changed(value, kind, at, junk)}
+    return json.dumps(answer), None
 
 
 class Edge:
-    """Stands for Salt's client: orders go to hosts, and what they say comes back."""
+    """Stand for Salt's client: orders go to hosts, and their answers come back."""
 
     def __init__(self, cloud, name, changes, from_the):
-        # Its events are about that VM or image; the first answers are as they should be.
+        # Events are about this VM or image; the first ``from_the`` answers are unchanged.
         self.cloud, self.name = cloud, name
         self.changes, self.from_the = changes, from_the
         self.key = serialization.load_pem_private_key(
@@ -343,15 +343,15 @@ class Edge:
         )
         self.jobs, self.numbers = {}, itertools.count(1)
         self.lock = threading.RLock()
-        # What is told to those that mean well.
-        self.told, self.heard, self.now, self.said = [], 0, 0.0, set()
+        # orders: those to the friendly hosts.
+        self.orders, self.answer_count, self.now, self.said = [], 0, 0.0, set()
 
-    def publish(self, _local, targets, _fun, arg, _kwarg, _timeout_s, **_kept):
+    def publish(self, _local, targets, _fun, arg, _kwarg, _timeout_s, **_options):
         """Stand for ``minions.publish``."""
         with self.lock:
-            jid, what = str(next(self.numbers)), arg[0]
-            self.jobs[jid] = json.loads(what) if isinstance(what, str) else what
-            # So few are listed, and in one list.
+            jid, order = str(next(self.numbers)), arg[0]
+            self.jobs[jid] = json.loads(order) if isinstance(order, str) else order
+            # A target for so few hosts is one list.
             return jid, set(targets.parts[0] if isinstance(targets, Target) else targets)
 
     def collect(self, _local, hearing, deadline, watch=None):
@@ -363,33 +363,33 @@ class Edge:
                 self.now = max(self.now, deadline) + 0.01
 
     def _hear(self, host, hearing, watch):
-        what = self.jobs[hearing.jid]
-        fun, arg, kwarg = what["fun"], what["arg"], what["kwarg"]
-        said = {"minion": host, "about": hearing.jid, "fun": fun, "retcode": 0, "why": None}
+        order = self.jobs[hearing.jid]
+        fun, arg, kwarg = order["fun"], order["arg"], order["kwarg"]
+        answer = {"minion": host, "about": hearing.jid, "fun": fun, "retcode": 0, "why": None}
         try:
-            said["value"] = json.loads(json.dumps(self.cloud.does(host, fun, arg, kwarg)))
+            answer["value"] = json.loads(json.dumps(self.cloud.does(host, fun, arg, kwarg)))
         except VirtError as error:
-            said |= {"value": {"error": str(error)}, "why": str(error), "retcode": 1}
+            answer |= {"value": {"error": str(error)}, "why": str(error), "retcode": 1}
         except (KeyError, TypeError) as error:
-            # What it says of VMs that it does not have is not in the model.
+            # The model has no answers about VMs that the hostile host does not have.
             assert host == HOSTILE, (host, fun, arg, kwarg)
-            said |= {"value": {}, "why": str(error)}
+            answer |= {"value": {}, "why": str(error)}
         if host != HOSTILE:
-            if "id" in what:
-                self.told.append((host, fun, arg, kwarg))
+            if "id" in order:
+                self.orders.append((host, fun, arg, kwarg))
             self.said.add((host, fun))
-            hearing.replies[host] = reply_from_answer(signed.SignedAnswer(**said))
+            hearing.replies[host] = reply_from_answer(signed.SignedAnswer(**answer))
             return
-        self.heard += 1
-        changes = self.changes if self.heard > self.from_the else []
+        self.answer_count += 1
+        changes = self.changes if self.answer_count > self.from_the else []
         if watch is not None:
             tag = f"salt/{fun.replace('.', '/')}"
-            event = {**said, "about": tag, "fun": "", "value": {**FIGURES, "name": self.name}}
+            event = {**answer, "about": tag, "fun": "", "value": {**FIGURES, "name": self.name}}
             watch(tag, {"id": host, "data": self._packed(event, changes)})
-        hearing.accept({"id": host, "return": self._packed(said, changes)})
+        hearing.accept({"id": host, "return": self._packed(answer, changes)})
 
-    def _packed(self, said, changes):
-        text, raw = mutated(said, changes)
+    def _packed(self, answer, changes):
+        text, raw = mutated(answer, changes)
         if text is None:
             return raw
         signature = self.key.sign(
@@ -398,15 +398,15 @@ class Edge:
         return {"said": text, "signature": base64.b64encode(signature).decode()}
 
     def clock(self):
-        """Return what stands for the module ``time`` where hosts are waited for."""
+        """Return the fake module ``time`` for waits for hosts."""
         return SimpleNamespace(monotonic=lambda: self.now, sleep=lambda _s: None)
 
 
-# What stands for the master's own parts.
+# Fakes of the master's own parts.
 
 
 class Bus:
-    """What a user of salt-run has read of a job."""
+    """The output of a job that a user of salt-run has read."""
 
     base, event = "salt/run/1", None
 
@@ -414,30 +414,30 @@ class Bus:
         self.lines, self.outputter = [], None
 
     def fire_event(self, message, _tag):
-        """Show one line of progress."""
+        """Record one line of progress."""
         self.lines.append(message["message"])
 
     def print_func(self, _suffix, event):
-        """See by which table the end is shown."""
+        """Record the outputter of the answer."""
         self.outputter = event.get("outputter")
 
 
 class Log(logging.Handler):
-    """What is logged."""
+    """The lines of the log."""
 
     def __init__(self):
         super().__init__()
         self.said, self.tracebacks = [], []
 
     def emit(self, record):
-        """Take one line."""
+        """Record one line."""
         self.said.append(record.getMessage())
         if record.exc_info:
             self.tracebacks.append("".join(traceback.format_exception(*record.exc_info)))
 
 
 class Keys:
-    """The keys of minions as files: Salt's own store makes a loader for each look."""
+    """The keys of minions as files: Salt's own store would create a loader for each read."""
 
     def __init__(self, opts):
         self._folder = Path(opts["pki_dir"]) / "minions"
@@ -448,7 +448,7 @@ class Keys:
         return ("accepted", path.read_text()) if path.exists() else (None, None)
 
     def accepted(self):
-        """Return the ids of all that are accepted."""
+        """Return the ids of all accepted minions."""
         return sorted(path.name for path in self._folder.iterdir())
 
     def accept(self, name, public):
@@ -463,9 +463,9 @@ class Keys:
 
 
 class Local:
-    """A client of Salt's, as far as nobody but Edge answers."""
+    """A client of Salt for calls that ``Edge`` does not answer."""
 
     event = None
 
     def pub(self, *_args, **_kwargs):
-        """End a job that nobody waits for."""
+        """End a job without a waiting caller."""

@@ -1,4 +1,4 @@
-"""A host whose libvirt is the test driver; what is defined outlives a process that is killed."""
+"""A host with libvirt's test driver; its definitions outlive a killed process."""
 
 import gc
 import multiprocessing
@@ -29,17 +29,17 @@ PUBLIC, PRIVATE = keypairs.named("a guest")
 @pytest.fixture
 def fresh_driver():
     """
-    Have libvirt's test driver be as it is at first.
+    Reset libvirt's test driver.
 
-    An exception that a test before this has looked at may still have its connection, and the driver
-    has what was done to it as long as anybody has one. What is older was looked through before.
+    An exception that an earlier test has caught may still refer to its connection, and the driver
+    keeps its changes while a connection exists. Older objects were collected before.
     """
     gc.collect(1)
 
 
 @dataclass
 class Hypervisor:
-    """A host with an image, and what an inspector sees of it."""
+    """A host with an image, and properties to inspect it."""
 
     settings: HostSettings
     root: Path
@@ -47,12 +47,12 @@ class Hypervisor:
 
     @property
     def definitions(self):
-        """The folder that stands for libvirt's own, which the test driver has not."""
+        """The folder that stands for libvirt's own, which the test driver does not have."""
         return self.root / "qemu"
 
     @contextmanager
     def libvirt(self):
-        """Yield a connection that knows what was defined; as long as it is open it is known."""
+        """Yield a connection with all definitions, which the driver keeps while it is open."""
         with connect.open_connection(self.settings, readonly=False) as conn:
             for name in query.names(conn):
                 lifecycle.destroy(conn, name)
@@ -61,17 +61,17 @@ class Hypervisor:
                 conn.defineXML(path.read_text())
             yield conn
 
-    def deployment(self, name="web1", **given):
-        """Return what a call of virt.init means: an overlay and an empty disk, seeded."""
-        said = {
+    def deployment(self, name="web1", **options):
+        """Return the deployment of a virt.init call: an overlay and an empty disk, seeded."""
+        arguments = {
             "image": str(self.root / "image.qcow2"),
             "disks": [{"name": "data", "size": 8}],
             "seed_method": "nocloud",
             "pub_key": PUBLIC,
             "priv_key": PRIVATE,
-            **given,
+            **options,
         }
-        return spec.deployment(self.settings, name, 1, 64, said)
+        return spec.deployment(self.settings, name, 1, 64, arguments)
 
     @property
     def context(self):
@@ -82,12 +82,12 @@ class Hypervisor:
 
         return Context(settings=self.settings, opts={"master": "10.0.0.1"}, progress=progress)
 
-    def init(self, name="web1", **given):
+    def init(self, name="web1", **options):
         """Build a VM as virt.init does."""
-        return create.create(self.context, self.deployment(name, **given))
+        return create.create(self.context, self.deployment(name, **options))
 
     def dies(self, work, point=None):
-        """Do some work in a process of its own, which is killed at a phase boundary, or kills."""
+        """Run ``work`` in a process that is killed at a phase boundary, or that kills itself."""
         faults = self.root / "faults"
         if point:
             faults.write_text(f"{point} kill")
@@ -118,7 +118,7 @@ class Hypervisor:
         ]
 
     def domains(self):
-        """Return the names of what is defined."""
+        """Return the names of all defined domains."""
         return sorted(path.stem for path in self.definitions.glob("*.xml"))
 
 
@@ -144,10 +144,10 @@ def settings(tmp_path):
 
 @pytest.fixture
 def hypervisor(tmp_path, monkeypatch, empty_image, fresh_driver):
-    """A host on libvirt's test driver, which has no answer for some of what is asked."""
+    """A host on libvirt's test driver, with fakes of the facts that the driver lacks."""
     types = DomainTypes(default="test", usable=["test"], why="")
     monkeypatch.setattr(inspect, "domain_types", lambda *_: types)
-    # What the VM that the test driver begins with has, and as much again.
+    # The memory of the test driver's own VM, and the same amount again.
     monkeypatch.setattr(query, "node", lambda _conn: {"phymemory": 16384, "cpus": 4})
     monkeypatch.setattr(inspect.hostfacts, "free_memory_mib", lambda _conn: 16384)
     settings = HostSettings(
@@ -161,11 +161,11 @@ def hypervisor(tmp_path, monkeypatch, empty_image, fresh_driver):
         console_log=False,
         trash_days=0,
     )
-    made = Hypervisor(settings=settings, root=tmp_path)
-    made.definitions.mkdir()
+    host = Hypervisor(settings=settings, root=tmp_path)
+    host.definitions.mkdir()
     shutil.copy(empty_image, tmp_path)
-    _keep_definitions(monkeypatch, made.definitions)
-    return made
+    _keep_definitions(monkeypatch, host.definitions)
+    return host
 
 
 @pytest.fixture
@@ -178,8 +178,8 @@ def keeping(hypervisor):
 
 
 def _forget(conn, name):
-    kept = ("MANAGED_SAVE", "SNAPSHOTS_METADATA")
-    flags = sum(getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{one}") for one in kept)
+    kept_parts = ("MANAGED_SAVE", "SNAPSHOTS_METADATA")
+    flags = sum(getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{part_name}") for part_name in kept_parts)
     conn.lookupByName(name).undefineFlags(flags)
 
 
@@ -193,7 +193,7 @@ def _keep_definitions(monkeypatch, folder):
         return name
 
     def gone(conn, name, **_flags):
-        # The test driver has fewer flags.
+        # The test driver supports fewer flags.
         _forget(conn, name)
         (folder / f"{name}.xml").unlink(missing_ok=True)
 

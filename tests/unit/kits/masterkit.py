@@ -1,4 +1,4 @@
-"""Hosts that are folders, and commands that die on the way."""
+"""Hosts that are folders, and commands that are killed on the way."""
 
 import itertools
 from types import SimpleNamespace
@@ -20,20 +20,20 @@ from saltvirt.migration.master import migrate
 @pytest.fixture
 def cloud(monkeypatch, opts, tmp_path):
     """Three hosts that are folders; ``init`` and ``purge`` of VM web."""
-    # Whatever is killed has made no key pair that is made again beside it.
+    # A killed command has not used a key pair that a later one uses again.
     keypairs.begin(ahead=2)
     return fleetkit.cloud(monkeypatch, opts, tmp_path)
 
 
 @pytest.fixture
 def said():
-    """What the user has read."""
+    """The messages that the user has read."""
     return []
 
 
 @pytest.fixture
 def run(opts, said):
-    """A function that calls one of the fleet's."""
+    """A function that runs a workflow with a cloud."""
 
     def call(function, cloud, *args, **kwargs):
         def progress(stage, **figures):
@@ -46,7 +46,7 @@ def run(opts, said):
 
 @pytest.fixture
 def kill_at(monkeypatch, tmp_path):
-    """A function that runs something which is killed at a point of its record."""
+    """A function that runs a command, which is killed at a point of its record."""
 
     def run(point, function, *args, **kwargs):
         monkeypatch.setenv(records.FAULTS, str(tmp_path / "faults"))
@@ -67,7 +67,7 @@ def two(monkeypatch):
 
 @pytest.fixture
 def master(opts, two):
-    """A master of both, which are minions of its own."""
+    """A master with both hosts as its own minions."""
     for host in two.hosts:
         minionkeys.accept(opts, host, "a key")
     return Cloud(opts=opts, settings=two, progress=lambda *_args, **_figures: None)
@@ -76,18 +76,20 @@ def master(opts, two):
 @pytest.fixture
 def made(opts, monkeypatch):
     """Four hosts, and a master."""
-    made = playedhosts.clouds(monkeypatch)(4)
-    for host in made.hosts:
+    four_hosts = playedhosts.clouds(monkeypatch)(4)
+    for host in four_hosts.hosts:
         minionkeys.accept(opts, host, "a key")
     count = itertools.count(1)
     monkeypatch.setattr(migrate.secrets, "token_hex", lambda _size: f"{next(count):016x}")
-    made.master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
-    return made
+    four_hosts.master = Cloud(
+        opts=opts, settings=four_hosts, progress=lambda *_args, **_figures: None
+    )
+    return four_hosts
 
 
 @pytest.fixture(scope="session")
 def signed(tmp_path_factory):
-    """CAs, and what two hosts say that have certificates of them: signing takes its time."""
+    """CAs, and the facts of two hosts with certificates of them; made once, as signing is slow."""
     place = Authorities(tmp_path_factory.mktemp("pki") / "libvirt")
     facts = {host: auditkit.host_facts(place, host) for host in auditkit.HOSTS}
     return SimpleNamespace(folder=place.folder, facts=facts)
@@ -95,13 +97,13 @@ def signed(tmp_path_factory):
 
 @pytest.fixture
 def world(opts, tmp_path, monkeypatch, signed):
-    """A master and two hosts in which an audit finds nothing."""
+    """A master and two hosts without findings of an audit."""
     return auditkit.World(opts, tmp_path, monkeypatch, signed)
 
 
 @pytest.fixture
 def setup(opts, tmp_path, monkeypatch):
-    """A master and two hosts that have all that VMs need."""
+    """A master and two hosts with all that VMs need."""
     return setupkit.Setup(opts, tmp_path, monkeypatch)
 
 

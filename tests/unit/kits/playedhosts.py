@@ -1,4 +1,4 @@
-"""Hosts that do the real parts of the protocol, with a small model of what each effect does."""
+"""Hosts that run the real parts of the protocol, with a small model of each effect."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from saltvirt.core.protocol import moveprotocol
 from saltvirt.migration.master import moveexecutor, notesignatures
 from test_generation import said_of
 
-# How a host is emptied, if nothing else is asked.
+# The default options of an evacuation.
 HOW = {"max_parallel": 2, "with_stopped": True, "wait_s": 6}
 _COMING = ("preparing", "ready")
 _IN_HOST_INFO = ("state", "affinity", "anti_affinity")
@@ -20,7 +20,7 @@ SILENT = "{0} does not answer; see: salt {0} test.ping"
 
 
 class _Side:
-    """The record of one purpose on one host; effects that write it down."""
+    """The record of one purpose on one host, and the effects that write it."""
 
     def __init__(self, cloud, host, name, records):
         self.cloud, self.host, self.name, self.records = cloud, host, name, records
@@ -64,7 +64,7 @@ class _Side:
 
 
 class _Source(_Side):
-    """The hands of the host that sends."""
+    """The effects on the source."""
 
     def begin(self, token, phase):
         about = self.vms[self.name]
@@ -95,7 +95,7 @@ class _Source(_Side):
 
     def migrate(self):
         target = self.record["target"]
-        # What is left of it here is a definition that does not run.
+        # A definition of the stopped VM stays here.
         self.cloud.away[self.host, self.name] = about = self.vms.pop(self.name)
         if target not in self.cloud.swallows:
             self.cloud.hosts[target][self.name] = dict(about)
@@ -130,7 +130,7 @@ class _Source(_Side):
 
 
 class _Target(_Side):
-    """The hands of the host that takes."""
+    """The effects on the target."""
 
     def check(self):
         reasons = self.cloud.refuses.get(self.host, {}).get(self.name)
@@ -166,15 +166,15 @@ class _Target(_Side):
 
 class Cloud:
     """
-    Hosts that answer what real ones do; which call gets no answer, or a refusal, is set.
+    Hosts that answer as real ones do; a test sets which calls get no answer, or a refusal.
 
     silent
-        A host, ``(host, function)``, or ``(host, function, "the answer")``: that is done, and
-        nobody hears of it. Of virt.migrate_step the function is ``virt.migrate_step cancel``.
+        A host, ``(host, function)``, or ``(host, function, "the answer")``: this one runs, and its
+        answer is lost. For virt.migrate_step the function is ``virt.migrate_step cancel``.
     before, after
-        ``{(host, function): what is done, or raised, before it, or when it has done it}``.
+        ``{(host, function): a function to call, or an error to raise, before or after it}``.
     swallows, no_autostart
-        Hosts that lose a VM as it comes, and on which autostart cannot be set.
+        Hosts that lose an arriving VM, and hosts on which autostart cannot be set.
     """
 
     weights, timeout_s, deploy_timeout_s, hypervisors = {}, 1, 1, ["h[0-9]*", "hyper[0-9]*"]
@@ -190,7 +190,7 @@ class Cloud:
         self.kept, self.tags = {}, {}
 
     def put(self, name, host, **about):
-        """Have a VM on a host."""
+        """Put a VM on a host."""
         about = {"autostart": False, "uuid": f"uuid of {name}", **about}
         self.hosts[host][name] = {**told.ABOUT, "name": name, **about}
 
@@ -199,20 +199,20 @@ class Cloud:
         return [host for host, vms in self.hosts.items() if name in vms]
 
     def proved(self, opts, host, **vms):
-        """Have a host note ``name=hosts`` as a master noted it that is configured like this."""
+        """Put evacuation notes ``name=hosts`` with this master's signature on a host."""
         for name, at in vms.items():
             note = notesignatures.note(opts, host, name, f"uuid of {name}", at)
             self.notes[host] = {**self.notes[host], name: wire.plain(note)}
 
     def noted(self, host):
-        """Return ``{name: hosts}`` of what a host notes, proved or not."""
+        """Return ``{name: hosts}`` of a host's evacuation notes, signed or not."""
         return {name: note["hosts"] for name, note in self.notes[host].items()}
 
     def is_settled(self):
-        """Return whether no host has anything of any move on record."""
+        """Return whether no host has a record of a move."""
         return not (self.departures or self.arrivals or self.buried or self.away)
 
-    # What a minion does.
+    # The functions of a minion.
 
     def _does(self, host, fun, arg, kwarg):
         label = f"{fun} {arg[2]}" if fun == "virt.migrate_step" else fun
@@ -241,7 +241,7 @@ class Cloud:
     def ask(self, _cloud, targets, fun, arg=(), kwarg=None, **_options):
         """Stand for ``minions.ask``."""
         replies = {h: self._reply(h, fun, arg, kwarg or {}) for h in sorted(set(targets))}
-        # Whose time ran out is said of what one waits for alone.
+        # Only a wait for a single host reports the limit that was reached.
         return {h: replace(r, error=None) if r.is_missing else r for h, r in replies.items()}
 
     def order(self, _cloud, host, fun, arg, kwarg, **_options):
@@ -326,7 +326,7 @@ class Cloud:
         hands.do(moveprotocol.prepare(hands.there, token))
         return {"images": {}, "present": [], "token": token}
 
-    def _migrate_push(self, host, **_given):
+    def _migrate_push(self, host, **_kwargs):
         return True
 
     def _migrate(self, host, vm_, target, token, present, report):
@@ -389,7 +389,7 @@ class Cloud:
 
 
 def clouds(monkeypatch):
-    """Return a function that makes a cloud of so many hosts, h1 to hN."""
+    """Return a function that returns a cloud of hosts h1 to hN."""
 
     def make(count):
         cloud = Cloud([f"h{n}" for n in range(1, count + 1)])
@@ -403,5 +403,5 @@ def clouds(monkeypatch):
 
 
 def table(caught):
-    """Return what an error says beside its line."""
+    """Return the table of an error, without its line."""
     return caught.value.table

@@ -1,4 +1,4 @@
-"""Gaps that are planted, each alone, for a check of the setup."""
+"""Gaps in a setup, each planted alone, for a check of the setup."""
 
 import dataclasses
 from pathlib import Path
@@ -24,28 +24,28 @@ NO_BINDING = (
 
 
 def option(**options):
-    """Return what sets options of the master."""
+    """Return a gap: the master has these options."""
     return lambda setup: setup.opts.update(options)
 
 
 def says(**facts):
-    """Return what has hyper1 say something else."""
+    """Return a gap: hyper1 reports these facts."""
     return lambda setup: setup.say(**facts)
 
 
 def tells(**facts):
-    """Return what has hyper1's ``virt.host_info`` say something else."""
+    """Return a gap: hyper1's ``virt.host_info`` has these fields."""
     return lambda setup: setup.tell(**facts)
 
 
 def of_another_kind(setup):
-    """Have the only image on the file server be one that is refused."""
+    """Leave a refused image as the only one on the file server."""
     image = setup.folder / "srv" / SERVED[2]
     image.rename(image.with_suffix(".vmdk"))
 
 
 def unserved(*names):
-    """Return what takes files from the file server."""
+    """Return a gap: the file server lacks these files."""
 
     def plant(setup):
         for name in names:
@@ -55,12 +55,12 @@ def unserved(*names):
 
 
 def release(text):
-    """Return what makes Salt another release."""
+    """Return a gap: the master runs this release of Salt."""
     return lambda setup: setup.monkeypatch.setattr(salt.version, "__version__", text)
 
 
 def unheard(unsigned=None, error=None, **grains):
-    """Return what has hyper1 give no signed answer, and say something unsigned."""
+    """Return a gap: hyper1 gives no signed answer, but an unsigned one."""
     error = error or (f"hyper1 sent no signed answer ({unsigned})" if unsigned else None)
 
     def plant(setup):
@@ -72,7 +72,7 @@ def unheard(unsigned=None, error=None, **grains):
 
 
 def fails(error):
-    """Return what has hyper1 refuse the question."""
+    """Return a gap: hyper1 refuses the question."""
 
     def plant(setup):
         setup.replies["hyper1"] = minions.Reply(minion="hyper1", error=error)
@@ -81,7 +81,7 @@ def fails(error):
 
 
 def answers(value):
-    """Return what has hyper1 answer something else."""
+    """Return a gap: hyper1 gives this answer."""
 
     def plant(setup):
         setup.replies["hyper1"] = minions.Reply(minion="hyper1", value=value)
@@ -90,18 +90,18 @@ def answers(value):
 
 
 def changed(setup):
-    """Have the configuration be newer than the running master."""
+    """Make the configuration newer than the running master."""
     before = Path(setup.opts["conf_file"]).stat().st_mtime - 100
     setup.monkeypatch.setattr(runningmaster, "_read_start_s", lambda _path: before)
 
 
 def foreign_virt(setup):
-    """Have the master's Python have the distribution of Salt's former virt module."""
+    """Install the distribution of Salt's former virt module in the master's Python."""
     setup.monkeypatch.setattr(installed, "find_foreign_virt", lambda: ["saltext-virt"])
 
 
 def broken(setup):
-    """Have the file server fail; what Salt's own backends fail at, they log and pass over."""
+    """Let the file server fail; Salt's own backends log their failures and go on."""
 
     def refuse(_opts):
         raise FileserverConfigError("no backend")
@@ -110,83 +110,83 @@ def broken(setup):
 
 
 def nobody(setup):
-    """Have nobody allowed, and two minions that say that they are hypervisors."""
+    """Allow no host, with two minions that claim to be hypervisors."""
     setup.opts["virt"] = {}
     for host in HOSTS:
         asked(setup.opts, host, {"virt_hypervisor": True})
 
 
 def nobody_yet(setup):
-    """Have nobody allowed, and a key wait."""
+    """Allow no host, with a waiting key."""
     setup.opts["virt"] = {}
     setup.wait("newhost")
 
 
 def candidate(setup):
-    """Have a minion that says it is a hypervisor."""
+    """Add a minion that claims to be a hypervisor."""
     minionkeys.accept(setup.opts, "hyper9", keypairs.named("a guest")[0])
     asked(setup.opts, "hyper9", {"virt_hypervisor": True})
 
 
 def waiting(setup):
-    """Have the key of a host wait, which a glob allows."""
+    """Add a waiting key of a host that a glob allows."""
     setup.opts["virt"] = {"hypervisors": ["hyper*"]}
     setup.wait("hyper3")
 
 
 def keyless(setup):
-    """Have an allowed host without any key."""
+    """Add an allowed host without a key."""
     setup.opts["virt"] = {"hypervisors": [*HOSTS, "hyper3"]}
 
 
 def cloned(setup):
-    """Have both hosts be clones of one installation."""
+    """Make both hosts clones of one installation."""
     for host, facts in setup.facts.items():
         setup.facts[host] = dataclasses.replace(facts, machine="one")
 
 
 def time_off(by_s):
-    """Return what has hyper1's clock be wrong."""
+    """Return a gap: hyper1's clock is wrong by this time."""
     return lambda setup: setup.say(clock_s=setup.facts["hyper1"].clock_s + by_s)
 
 
 def moving(**facts):
-    """Return what has hyper1 lack something for moving VMs."""
+    """Return a gap: hyper1 lacks something for moves of VMs."""
     usual = {"certificates": [], "listens": True, "peers": {"hyper2": None}}
     return says(moving=MovingFacts(**{**usual, **facts}))
 
 
 def folder(**facts):
-    """Return what is wrong with hyper1's image folder."""
+    """Return a gap: hyper1's image folder has these faults."""
     usual = {"path": "/srv/vm", "why_not": None, "user": "libvirt-qemu", "closed": None}
     return says(folder=FolderFacts(**{**usual, **facts}))
 
 
 def emulated(**facts):
-    """Return what has hyper1 emulate its guests."""
+    """Return a gap: hyper1 emulates its guests."""
     types = DomainTypes(default="qemu", usable=["qemu"], why="libvirt offers no KVM guests")
     return lambda setup: setup.say(info=info(domain_types=types), **facts)
 
 
 def profiles(nic=None, disk=None):
-    """Return what has hyper1 have other default profiles."""
+    """Return a gap: hyper1 has these default profiles."""
     usual = NicProfile(bridges=["br0"], networks=[], links=[])
     disk = disk or DiskProfile(size_mib=8192)
     return tells(profiles=Profiles(nic={"default": nic or usual}, disk={"default": disk}))
 
 
 def resting(setup):
-    """Have the pool of hyper1 be inactive."""
+    """Make the pool of hyper1 inactive."""
     storage = dataclasses.replace(info().storage, pools={"fast": {"active": False}})
     setup.say(storagepool="fast", pool="it is not active", info=info(storage=storage))
 
 
 def full(part, **facts):
-    """Return what has hyper1 have no room."""
+    """Return a gap: hyper1 has no free room."""
     return lambda setup: setup.tell(**{part: dataclasses.replace(getattr(info(), part), **facts)})
 
 
-# What is planted, what is found alone, where, for what it is needed, and what its fix has in it.
+# By planted gap: check, place and level of the only finding, and a part of its fix.
 PLANTED = {
     "old Salt": (release("3005.5"), "salt-release", "master", NEEDED, "3006 LTS or 3008"),
     "not restarted": (changed, "restart", "master", NEEDED, "systemctl restart salt-master"),

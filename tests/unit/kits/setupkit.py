@@ -1,4 +1,4 @@
-"""A master and two hosts that have all that VMs need, and a check of them."""
+"""A master and two hosts with all that VMs need, and a check of them."""
 
 import dataclasses
 import json
@@ -26,15 +26,15 @@ SERVED = (
 
 
 def info(**more):
-    """Return what a host that has all says of itself to ``virt.host_info``."""
+    """Return the answer of a complete host to ``virt.host_info``."""
     answer = json.loads((ROOT / "tests/data/fleets/three.json").read_text())["hyper2"]
     types = DomainTypes(default="kvm", usable=["kvm", "qemu"], why="a KVM test guest ran")
     host_info = wire.read("hyper2", "virt.host_info", HostInfo, answer)
     return dataclasses.replace(host_info, **{"domain_types": types, **more})
 
 
-def host_facts(other):
-    """Return what a host says that has all."""
+def host_facts(other_host):
+    """Return the facts of a complete host."""
     return SetupFacts(
         code=filecontent.of_code(),
         clock_s=time.time(),
@@ -52,19 +52,19 @@ def host_facts(other):
         users=None,
         masters={"salt": None},
         no_master=None,
-        moving=MovingFacts(certificates=[], listens=True, peers={other: None}),
+        moving=MovingFacts(certificates=[], listens=True, peers={other_host: None}),
     )
 
 
 class Setup:
-    """A master whose file server has what it needs, and what two hosts say of themselves."""
+    """A master with a complete file server, and the facts that two hosts report."""
 
     def __init__(self, opts, folder, monkeypatch):
         self.opts, self.folder, self.monkeypatch = opts, folder, monkeypatch
         opts.update(
             virt={"hypervisors": list(HOSTS)},
             file_roots={"base": [str(folder / "srv")]},
-            # As if this library had come there, and the pillar beside it.
+            # The library as a sync would bring it, and a pillar beside it.
             extension_modules=str(Path(saltvirt.__file__).resolve().parent),
             pillar_dirs=[str(ROOT / "_pillar")],
             pidfile=str(folder / "master.pid"),
@@ -82,15 +82,15 @@ class Setup:
         self.replies, self.unsigned, self.asked, self.others = {}, {}, [], {}
 
     def say(self, **more):
-        """Have hyper1 say something else."""
+        """Change the facts that hyper1 reports."""
         self.facts["hyper1"] = dataclasses.replace(self.facts["hyper1"], **more)
 
     def tell(self, **more):
-        """Have hyper1's answer of ``virt.host_info`` say something else."""
+        """Change hyper1's answer to ``virt.host_info``."""
         self.say(info=info(**more))
 
     def wait(self, host):
-        """Have the key of a minion wait."""
+        """Add a waiting key of a minion."""
         (Path(self.opts["pki_dir"]) / "minions_pre" / host).write_text("a key")
 
     def _ask(self, _cloud, targets, fun, kwarg, timeout_s, wait):
@@ -103,13 +103,13 @@ class Setup:
         return {**replies, **{h: reply for h, reply in self.replies.items() if h in targets}}
 
     def _answers(self, _cloud, targets, fun, _timeout_s):
-        """Stand for ``unsigned.answers``, which waits for everybody whom it asks."""
+        """Stand for ``unsigned_answers``, which waits for all hosts that it asks."""
         assert fun == run.FUN
         assert [host for host in targets if self.replies[host].error is None] == []
         return {host: self.unsigned[host] for host in targets if host in self.unsigned}
 
     def data(self, *named):
-        """Return what the check returns or shows beside its error, and whether all is there."""
+        """Return the check's answer or the table of its error, and whether it found no gap."""
         self.monkeypatch.setattr(minions, "ask", self._ask)
         self.monkeypatch.setattr(unloaded, "unsigned_answers", self._answers)
         try:

@@ -1,4 +1,4 @@
-"""What the trash of a host has, and how old it is."""
+"""The entries of a host's trash, and their age."""
 
 import json
 from pathlib import Path
@@ -12,14 +12,16 @@ DISKS = ["web1_data.qcow2", "web1_system.qcow2"]
 def names(host):
     """Return the names of the files that the trash lists."""
     return [
-        Path(one).name for row in trash.list_entries(host.settings).values() for one in row["files"]
+        Path(path).name
+        for row in trash.list_entries(host.settings).values()
+        for path in row["files"]
     ]
 
 
 def entry(host):
-    """Return the one entry's name."""
-    (found,) = trash.list_entries(host.settings)
-    return found
+    """Return the name of the only entry."""
+    (entry_name,) = trash.list_entries(host.settings)
+    return entry_name
 
 
 def older(host, days):

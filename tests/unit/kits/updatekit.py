@@ -1,6 +1,6 @@
-"""Calls of virt.update, and what a definition says when they are done."""
+"""Calls of virt.update, and the resulting definitions."""
 
-# What 3006.25's modules/virt.py answered on test:/// (update, lines 3754 to 3758 and 4198 to 4209).
+# The answers of 3006.25's modules/virt.py on test:/// (update, lines 3754-3758 and 4198-4209).
 IDLE = {
     "definition": False,
     "disk": {"attached": [], "detached": [], "updated": []},
@@ -22,7 +22,7 @@ XML = """<domain type='test'><name>web1</name><memory unit='MiB'>512</memory><vc
 <graphics type='vnc' passwd='secret' listen='192.0.2.7'/><serial type='pty'/>
 </devices></domain>"""
 
-# Of each its first call, and what of the definition is then as it says.
+# By argument: a first call, and the resulting part of the definition.
 CALLS = [
     ({"cpu": 4}, lambda definition: definition.vcpus.maximum == "4"),
     (
@@ -166,7 +166,7 @@ CALLS = [
     ),
 ]
 
-# Each undoes what the first did.
+# Each call undoes the first one.
 BACK = [
     ({"mem": {"soft_limit": "256m"}}, {"mem": {"soft_limit": None}}),
     ({"cpu": {"tuning": {"shares": 5}}}, {"cpu": {"tuning": {"shares": None}}}),
@@ -200,7 +200,7 @@ BAD = [
     ({"host_devices": ["pci_none"]}, "not a device of this host"),
     ({"live": "yes"}, "live"),
     ({"graphics": {"type": "vnc", "pasword": "x"}}, "pasword"),
-    # What libvirt refuses when the VM is defined, and a test would not hear of.
+    # Values that libvirt refuses only for a definition, which a dry run would not notice.
     ({"graphics": {"type": "vnc", "port": "x"}}, "graphics:port: 'x' is not a whole number"),
     ({"graphics": {"type": "spice", "tls_port": 1.5}}, "graphics:tls_port: 1.5 is not a whole"),
     ({"graphics": {"type": "vnc", "port": 70000}}, "graphics:port: 70000 is out of range"),
@@ -241,7 +241,7 @@ BAD = [
     ({"interfaces": [{"name": "e", "model": "e1000.x"}]}, "model 'e1000.x'; a name such as"),
 ]
 
-# What a call may say, and libvirt takes.
+# Valid arguments that libvirt accepts.
 GOOD = [
     {"graphics": {"type": "vnc", "port": "-1"}},
     {"graphics": {"type": "vnc", "port": ""}},
@@ -255,7 +255,7 @@ GOOD = [
     {"graphics": {"type": "vnc", "listen": {"type": "none"}}},
     {"graphics": {"type": "vnc", "listen": {"type": None, "address": ""}}},
     {"interfaces": [{"type": "network", "source": "default"}]},
-    # A loop in a template leaves a comma; a float cannot be so exact; what is empty says nothing.
+    # A loop in a template leaves a comma; a float is inexact; an empty value counts as left out.
     {"cpu": {"maximum": 4, "cpuset": "0,1,"}},
     {"cpu": {"tuning": {"vcpupin": {0: "1,"}, "emulatorpin": "0-1, "}}},
     {"numatune": {"memory": {"mode": "strict", "nodeset": "0,"}}},

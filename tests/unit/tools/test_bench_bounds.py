@@ -1,4 +1,4 @@
-"""The bounds that the bench compares with are bounds: beside all ways that there are."""
+"""The bench's lower bounds hold against all possible plans."""
 
 import itertools
 import random
@@ -8,7 +8,7 @@ import bounds
 import pytest
 
 
-def test_no_moves_leave_what_there_is():
+def test_the_bound_without_moves_is_the_present_deviation():
     shares, vms = [0.6, 0.2], [[0.3, 0.3], [0.2]]
 
     assert bounds.least_uneven(shares, vms, 0) == pytest.approx(0.2, abs=1e-3)
@@ -16,18 +16,18 @@ def test_no_moves_leave_what_there_is():
 
 
 def used(sizes, at):
-    """Return what of each of three hosts is in use."""
+    """Return the used share of each of three hosts."""
     return [sum(s for s, a in zip(sizes, at, strict=True) if a == host) for host in range(3)]
 
 
 def best(sizes, at, most):
-    """Return the least standard deviation of all ways to move so many."""
+    """Return the least standard deviation of all plans with at most this number of moves."""
     ways = itertools.product(range(3), repeat=len(at))
     few = (to for to in ways if sum(a != b for a, b in zip(at, to, strict=True)) <= most)
     return min(statistics.pstdev(used(sizes, to)) for to in few)
 
 
-def test_no_plan_of_as_many_moves_is_more_even():
+def test_no_plan_with_the_same_number_of_moves_is_more_even():
     draw = random.Random(4)
     for _cloud in range(5):
         at = [draw.randrange(3) for _vm in range(6)]

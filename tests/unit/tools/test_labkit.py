@@ -1,4 +1,4 @@
-"""What of the lab is decided without a lab."""
+"""The parts of the lab's code that need no lab."""
 
 import pytest
 from labkit import bootwatch, node, plain, roots
@@ -56,7 +56,7 @@ SYSLINUX 6.04
 
 
 class Hosts:
-    """Hosts whose files are in a folder; what they are told to run is noted."""
+    """Hosts with files in a folder, which record the commands that they should run."""
 
     hosts = ("hyper1", "hyper2")
 
@@ -64,18 +64,18 @@ class Hosts:
         self.there, self.ran = folder, []
 
     def folder(self, host):
-        """Return a host's files; the second is being restarted."""
+        """Return a host's folder; the second host is just restarting."""
         if host == "hyper2":
             raise KeyError(host)
         return self.there
 
     def sh(self, host, script):
-        """Note what is run, and end the watch."""
+        """Record the command, and end the watch."""
         self.ran.append((host, script))
 
 
 @pytest.mark.parametrize(
-    ("said", "is_reset"),
+    ("console_text", "is_reset"),
     [
         (STANDS, True),
         (STANDS + STANDS.split("\n", 1)[1], True),
@@ -84,10 +84,12 @@ class Hosts:
         ("", False),
     ],
 )
-def test_a_guest_that_stands_before_its_init_is_reset_once(tmp_path, monkeypatch, said, is_reset):
+def test_a_guest_that_hangs_before_its_init_is_reset_once(
+    tmp_path, monkeypatch, console_text, is_reset
+):
     consoles = tmp_path / "var/log/libvirt/qemu"
     consoles.mkdir(parents=True)
-    (consoles / "t1-console.log").write_text(said)
+    (consoles / "t1-console.log").write_text(console_text)
     looks = iter([False, False, False, True])
     monkeypatch.setattr(bootwatch.threading.Event, "wait", lambda _self, _s: next(looks))
     hosts = Hosts(tmp_path)
@@ -98,7 +100,7 @@ def test_a_guest_that_stands_before_its_init_is_reset_once(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("is_plain", [True, False])
-def test_a_lab_stays_of_its_kind(tmp_path, monkeypatch, is_plain):
+def test_a_lab_cannot_change_its_kind(tmp_path, monkeypatch, is_plain):
     lab = Lab(root=tmp_path, salt="3008")
     if is_plain:
         plain.mark(lab)

@@ -1,4 +1,4 @@
-"""Small modules are merged, and all that names them follows; what cannot be merged stays."""
+"""Small modules are merged with all references to them, or stay if they cannot be merged."""
 
 import merge_modules
 import pytest
@@ -42,7 +42,7 @@ def shown(sizes, monkeypatch):
 
 @pytest.fixture
 def merge(tmp_path, monkeypatch):
-    """Return a function that merges two modules, and returns the texts of all files then."""
+    """Return a function that merges two modules and returns the new texts of all files."""
     core = tmp_path / "_utils/saltvirt/core"
 
     def run(plan, **texts):
@@ -66,7 +66,7 @@ def merge(tmp_path, monkeypatch):
 
 
 def remove(verb, *words):
-    """Do what git does with a file of a merge."""
+    """Remove a merged file as git does."""
     assert verb == "rm"
     merge_modules.Path(words[-1]).unlink()
 
@@ -89,7 +89,7 @@ def test_two_modules_become_one_and_their_users_follow(merge):
 
 
 @pytest.mark.parametrize(
-    ("changed", "why"),
+    ("changed", "reason"),
     [
         ({"small": SMALL.replace("rounded", "total")}, "total is in"),
         ({"large": LARGE.replace("(sizes)", "(rounded)")}, "rounded is a local name there"),
@@ -97,14 +97,14 @@ def test_two_modules_become_one_and_their_users_follow(merge):
         ({"small": SMALL + "".join(f"N{n} = {n}\n" for n in range(12))}, "14 public names"),
     ],
 )
-def test_what_would_change_the_code_is_refused(merge, changed, why):
+def test_a_merge_that_would_change_the_code_is_refused(merge, changed, reason):
     texts, notes = merge(PLAN, **changed)
 
-    assert [note for note in notes if why in note], notes
+    assert [note for note in notes if reason in note], notes
     assert texts.keys() == {"large", "small", "user"}
 
 
-def test_a_module_that_is_gone_is_named(merge):
+def test_a_missing_module_is_named(merge):
     texts, notes = merge("merge core/large.py core/small.py core/gone.py into core/large.py")
 
     assert ["saltvirt.core.gone is gone" in note for note in notes] == [True]

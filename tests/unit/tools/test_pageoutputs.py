@@ -1,4 +1,4 @@
-"""The comparison of pages with real output: what varies is left out, all else counts."""
+"""The comparison of pages with real output ignores varying parts."""
 
 import pageoutputs
 import pytest
@@ -44,7 +44,7 @@ def page(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_what_varies_is_no_difference(shown, printed):
+def test_varying_parts_are_no_difference(shown, printed):
     assert pageoutputs.constant(shown) == pageoutputs.constant(printed)
 
 
@@ -57,11 +57,11 @@ def test_what_varies_is_no_difference(shown, printed):
         ("2 of 2 hosts fit", "1 of 2 hosts fit"),
     ],
 )
-def test_all_else_is_one(shown, printed):
+def test_other_parts_are_a_difference(shown, printed):
     assert pageoutputs.constant(shown) != pageoutputs.constant(printed)
 
 
-def test_an_output_is_written_anew_only_if_more_than_that_differs(page):
+def test_an_output_is_replaced_only_for_other_differences(page):
     command = "salt-run virt.host_info"
 
     pageoutputs.compare("page.md", command, SHOWN.replace("8/8", "4/4"), is_regenerated=True)
@@ -73,7 +73,7 @@ def test_an_output_is_written_anew_only_if_more_than_that_differs(page):
     assert page.read_text() == PAGE.replace(SHOWN, changed)
 
 
-def test_a_block_has_its_mark_its_kind_and_its_file(page):
+def test_a_block_has_a_mark_a_kind_and_a_file(page):
     shown, typed = pageoutputs.blocks("page.md")
     (file,) = pageoutputs.blocks_of("```yaml\n# /srv/pillar/top.sls; if you have one\na: b\n```\n")
 
