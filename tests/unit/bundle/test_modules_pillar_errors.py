@@ -162,7 +162,7 @@ def test_no_state_changes_anything_while_the_pillar_has_errors(path):
 
 @pytest.fixture
 def open_driver(fresh_driver):
-    """libvirt's test driver, which keeps its changes while this connection is open."""
+    """The test driver of libvirt, which keeps its changes while this connection is open."""
     with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         yield conn
 

@@ -14,13 +14,13 @@ from saltvirt.storage import diskpaths, ownermark, sharing, trash
 from test_doctor_facts import (
     LEFT,
     _device,
+    assert_not_put_away,
     built,
-    undefine_quietly,
     look,
     make_old,
     path_of,
+    undefine_quietly,
     unused_files,
-    assert_not_put_away,
 )
 
 __all__ = ["built"]

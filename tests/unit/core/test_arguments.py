@@ -169,7 +169,7 @@ def test_sizes_read_as_people_write_them():
     ],
 )
 def test_a_callers_connection_runs_no_program_and_reads_no_file(uri):
-    """libvirt's client runs ``command`` as root, also for users who may only read."""
+    """The client of libvirt runs ``command`` as root, also for users who may only read."""
     with pytest.raises(BadArgument, match="^connection: ") as refused:
         arguments.connection(uri)
 

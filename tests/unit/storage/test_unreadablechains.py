@@ -13,7 +13,7 @@ from saltvirt.storage import policies, trash, unreadablechains, usage, vmvolumes
 from saltvirt.storage.images import cachedimages
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.vm.create.host import existing
-from test_doctor_facts import LEFT, built, undefine_quietly, look, path_of, assert_not_put_away
+from test_doctor_facts import LEFT, assert_not_put_away, built, look, path_of, undefine_quietly
 
 __all__ = ["built"]
 VM = """<domain type='test'><name>deep</name><memory unit='MiB'>64</memory><os><type>hvm</type></os>
