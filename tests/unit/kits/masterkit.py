@@ -76,15 +76,13 @@ def master(opts, two):
 @pytest.fixture
 def made(opts, monkeypatch):
     """Four hosts, and a master."""
-    four_hosts = playedhosts.clouds(monkeypatch)(4)
-    for host in four_hosts.hosts:
+    made = playedhosts.clouds(monkeypatch)(4)
+    for host in made.hosts:
         minionkeys.accept(opts, host, "a key")
     count = itertools.count(1)
     monkeypatch.setattr(migrate.secrets, "token_hex", lambda _size: f"{next(count):016x}")
-    four_hosts.master = Cloud(
-        opts=opts, settings=four_hosts, progress=lambda *_args, **_figures: None
-    )
-    return four_hosts
+    made.master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
+    return made
 
 
 @pytest.fixture(scope="session")
