@@ -178,12 +178,12 @@ def test_a_vm_that_is_there_is_bootstrapped_again(driver, conn, fake_salt):
 
 def test_a_clone_whose_bootstrap_reports_an_error_is_removed(driver, conn, fake_salt):
     fake_salt.answer = {"Error": {"Not Deployed": "Failed to start Salt on host web1"}}
-    before = volumes(conn)
+    volumes_before = volumes(conn)
 
     with pytest.raises(SaltCloudSystemExit, match="'web1' was not bootstrapped: Failed to start"):
         driver.create(profile())
 
-    assert (vms(conn), volumes(conn)) == ({"test", "base"}, before)
+    assert (vms(conn), volumes(conn)) == ({"test", "base"}, volumes_before)
     assert "web1/created" not in [tag for tag, *_more in fake_salt.fired]
 
 
@@ -197,12 +197,12 @@ def test_a_clone_that_is_not_to_be_bootstrapped_stays(driver, conn, fake_salt):
 @pytest.mark.parametrize("failure", [OSError("no ssh"), KeyboardInterrupt(), SystemExit(1)])
 def test_a_clone_that_cannot_be_bootstrapped_is_removed(driver, conn, fake_salt, failure):
     fake_salt.failure = failure
-    before = volumes(conn)
+    volumes_before = volumes(conn)
 
     with pytest.raises(type(failure)):
         driver.create(profile())
 
-    assert (vms(conn), volumes(conn)) == ({"test", "base"}, before)
+    assert (vms(conn), volumes(conn)) == ({"test", "base"}, volumes_before)
 
 
 def test_another_vm_that_took_the_name_meanwhile_is_not_removed(
@@ -234,14 +234,14 @@ def test_a_vm_that_was_there_before_stays_when_its_bootstrap_fails(driver, conn,
 
 @pytest.mark.slow
 def test_a_clone_without_an_address_is_removed(driver, conn, golden):
-    before = volumes(conn)
+    volumes_before = volumes(conn)
 
     conn.lookupByName("base").undefine()
     conn.defineXML(definition("base", golden, nics=""))
     with pytest.raises(SaltCloudExecutionTimeout):
         driver.create(profile(ip_source="qemu-agent"))
 
-    assert (vms(conn), volumes(conn)) == ({"test", "base"}, before)
+    assert (vms(conn), volumes(conn)) == ({"test", "base"}, volumes_before)
 
 
 @pytest.mark.parametrize(
@@ -259,13 +259,13 @@ def test_a_clone_without_an_address_is_removed(driver, conn, golden):
 def test_wrong_options_are_refused_in_one_line_and_change_nothing(
     driver, conn, options, error, reason
 ):
-    before = volumes(conn)
+    volumes_before = volumes(conn)
 
     with pytest.raises(error, match=reason) as raised:
         driver.create(profile(**options))
 
     assert "\n" not in str(raised.value)
-    assert (vms(conn), volumes(conn)) == ({"test", "base"}, before)
+    assert (vms(conn), volumes(conn)) == ({"test", "base"}, volumes_before)
 
 
 def test_a_profile_that_is_not_configured_makes_nothing(driver, conn, fake_salt):

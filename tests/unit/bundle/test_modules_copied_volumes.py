@@ -38,10 +38,10 @@ def pool(conn, tmp_path):
         storage_pool.undefine()
 
 
-def create_overlay(pool, below, name="disk"):
+def create_overlay(pool, backing_file, name="disk"):
     """Create a volume that has a file as its backing file."""
-    overlay = pool.createXML(VOLUME.format(name, "qcow2", BELOW.format(below)))
-    options = ("-f", "qcow2", "-u", "-b", below, "-F", "raw", overlay.path(), "1M")
+    overlay = pool.createXML(VOLUME.format(name, "qcow2", BELOW.format(backing_file)))
+    options = ("-f", "qcow2", "-u", "-b", backing_file, "-F", "raw", overlay.path(), "1M")
     hostile.qemu_img("create", *options)
 
 

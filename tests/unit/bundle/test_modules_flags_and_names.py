@@ -24,7 +24,7 @@ NO_FLAG = "is neither True nor False"
 
 
 @pytest.mark.parametrize("purge", ["no", "Flase", "", 1])
-def test_a_pool_is_not_emptied_by_what_is_no_flag(conn, virt, applied, purge):
+def test_a_value_that_is_no_flag_does_not_empty_a_pool(conn, virt, applied, purge):
     applied("pool_running", "p1", target="/srv/p1")
     virt.volume_define("p1", "v", 1)
 
@@ -100,7 +100,7 @@ def test_a_name_that_salt_reads_as_something_else_is_quoted_twice(typed, quoted)
 
 
 @pytest.mark.parametrize("name", [101, ["web1"], None])
-def test_a_state_says_of_a_name_that_it_is_no_text(conn, name):
+def test_a_state_refuses_a_name_that_is_no_text(conn, name):
     POWER.__opts__["test"] = False
 
     answer = POWER.stopped(name)

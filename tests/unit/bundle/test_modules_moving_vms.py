@@ -42,25 +42,25 @@ def pending_changes(conn):
 @pytest.mark.parametrize("phase", [moveprotocol.SENDING, moveprotocol.HANDING])
 @pytest.mark.parametrize(("function", "args"), CALLS)
 def test_a_vm_that_is_being_sent_is_not_changed(conn, settings, face, phase, function, args):
-    before, uuid = pending_changes(conn), lifecycle.uuid(conn, "web1")
+    changes_before, uuid = pending_changes(conn), lifecycle.uuid(conn, "web1")
     with records.hold_record(reservations.folder(settings), "departure", "web1") as record:
         record.begin("t1", phase, **onrecord.departure(uuid=uuid))
 
     with pytest.raises(VirtError, match="leaving this host|on its way"):
         getattr(face, function)("web1", *args)
 
-    assert pending_changes(conn) == before
+    assert pending_changes(conn) == changes_before
 
 
 @pytest.mark.parametrize(("function", "args"), CALLS)
 def test_a_definition_that_was_only_kept_is_not_changed(conn, face, function, args):
     lifecycle.mark_moved(conn, "web1", "hyper2")
-    before = pending_changes(conn)
+    changes_before = pending_changes(conn)
 
     with pytest.raises(VirtError, match="moved to hyper2"):
         getattr(face, function)("web1", *args)
 
-    assert pending_changes(conn) == before
+    assert pending_changes(conn) == changes_before
 
 
 def test_a_vm_that_stays_is_changed_and_one_that_runs_only_for_its_next_start(conn, face):

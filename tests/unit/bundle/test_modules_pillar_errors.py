@@ -27,7 +27,7 @@ REFUSED = (
 
 
 @pytest.fixture
-def compiled(tmp_path):
+def compile_text(tmp_path):
     """Return a function that has Salt compile the pillar of a file."""
 
     def compile_pillar(text, **more):
@@ -58,38 +58,40 @@ def minion(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "broken",
+    "broken_lines",
     ["  {{% if %}}\n", "  - x: [\n", "{{{{ salt['no.such_function']() }}}}\n"],
 )
-def test_the_trash_stays_on_after_a_bad_edit_of_the_pillar(hypervisor, compiled, minion, broken):
+def test_the_trash_stays_on_after_a_bad_edit_of_the_pillar(
+    hypervisor, compile_text, minion, broken_lines
+):
     images = hypervisor.settings.images
-    good = PILLAR.format(images=images)
-    before = config.host_settings(minion, compiled(good), {})
-    pillar = compiled(good + broken.format())
+    good_text = PILLAR.format(images=images)
+    settings_before = config.host_settings(minion, compile_text(good_text), {})
+    pillar = compile_text(good_text + broken_lines.format())
     assert "virt" not in pillar and pillar["_errors"]
 
-    after = config.host_settings(minion, pillar, {})
+    settings_after = config.host_settings(minion, pillar, {})
 
-    assert (after.trash_days, after.shared_paths) == (7, [images])
-    assert after == before
+    assert (settings_after.trash_days, settings_after.shared_paths) == (7, [images])
+    assert settings_after == settings_before
     with hypervisor.libvirt() as conn:
         hypervisor.init("web1", start=False)
         settings = hypervisor.settings  # the test's libvirt and folders
-        purge.purge(conn, replace(settings, trash_days=after.trash_days), "web1")
+        purge.purge(conn, replace(settings, trash_days=settings_after.trash_days), "web1")
     assert trash.list_entries(settings)
 
 
 def test_a_kept_definition_is_not_purged_with_the_disk_of_the_vm_that_runs_elsewhere(
-    hypervisor, compiled, minion
+    hypervisor, compile_text, minion
 ):
     """The VM runs on hyper2; this host has only kept its definition, and sees the shared disk."""
-    shared = hypervisor.root / "shared"
-    shared.mkdir()
-    disk = shared / "web1.raw"
+    shared_folder = hypervisor.root / "shared"
+    shared_folder.mkdir()
+    disk = shared_folder / "web1.raw"
     disk.write_bytes(b"of the VM that runs on hyper2" * 1000)
-    text = PILLAR.format(images=shared)
-    config.host_settings(minion, compiled(text), {})
-    broken = config.host_settings(minion, compiled(text + "  {% if %}\n"), {})
+    text = PILLAR.format(images=shared_folder)
+    config.host_settings(minion, compile_text(text), {})
+    settings_after = config.host_settings(minion, compile_text(text + "  {% if %}\n"), {})
     with hypervisor.libvirt() as conn:
         lifecycle.define(
             conn,
@@ -99,15 +101,15 @@ def test_a_kept_definition_is_not_purged_with_the_disk_of_the_vm_that_runs_elsew
             "<target dev='vda' bus='virtio'/></disk></devices></domain>",
         )
         lifecycle.mark_moved(conn, "web1", "hyper2")
-        settings = replace(hypervisor.settings, shared_paths=broken.shared_paths)
+        settings = replace(hypervisor.settings, shared_paths=settings_after.shared_paths)
         with pytest.raises(StorageError, match="nothing is removed"):
             purge.purge(conn, settings, "web1")
 
     assert disk.exists()
 
 
-def test_an_external_pillar_that_fails_is_an_error_too(compiled, minion):
-    compiled_pillar = compiled("{}", ext_pillar=[{"cmd_yaml": 1, "more": 2}])
+def test_an_external_pillar_that_fails_is_an_error_too(compile_text, minion):
+    compiled_pillar = compile_text("{}", ext_pillar=[{"cmd_yaml": 1, "more": 2}])
 
     assert config.effective_sources(minion, compiled_pillar, {}).refusal
 
@@ -256,12 +258,14 @@ def test_a_later_step_of_an_open_record_is_not_refused(
     folders = {"images": str(tmp_path / "images"), "state_dir": str(tmp_path / "state")}
     virt = {"connection": {"uri": "test:///default"}, **folders}
     opts = {"virt": virt, "root_dir": str(tmp_path)}
-    called = getattr(module_with_broken_pillar(ROOT / f"_modules/{name}.py", **opts), function)
+    step_function = getattr(
+        module_with_broken_pillar(ROOT / f"_modules/{name}.py", **opts), function
+    )
 
     with pytest.raises(OptionsMissing):
-        called(**begins)
+        step_function(**begins)
     try:
-        called(**{**begins, **finishes})
+        step_function(**{**begins, **finishes})
     except OptionsMissing:
         pytest.fail("it was refused")
     except (VirtError, KeyError):

@@ -63,7 +63,7 @@ def test_a_usb_device_and_a_link_are_shown():
         "<device><name>computer</name><capability type='system'/></device>",
     ],
 )
-def test_what_no_vm_can_have_is_left_out(text):
+def test_devices_that_no_vm_can_have_are_left_out(text):
     assert nodedev.describe(text) is None
 
 

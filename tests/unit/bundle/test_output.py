@@ -101,9 +101,11 @@ def test_a_record_that_cannot_be_read_is_named_below_its_host():
 @pytest.mark.parametrize("name", ["virt_hosts", "virt_plan"])
 def test_candidates_are_shown_with_fingerprints_below_the_error(name):
     row = {"fingerprint": "aa:bb", "why": "says that it is one", "vm_on": []}
-    shown = {"hyper1": row, "web1": {**row, "vm_on": ["hyper1"]}}
+    candidates = {"hyper1": row, "web1": {**row, "vm_on": ["hyper1"]}}
 
-    lines = outputter(name)({"error": "nobody yet", "candidates": shown, "retcode": 1}).splitlines()
+    lines = outputter(name)(
+        {"error": "nobody yet", "candidates": candidates, "retcode": 1}
+    ).splitlines()
 
     assert lines == [
         "error: nobody yet",
@@ -132,38 +134,45 @@ ADDRESS_SOURCES = {
 }
 
 
-def test_one_vm_is_shown_with_units_and_how_it_is_reached():
-    reached = {"addresses": ["192.0.2.7"], "addresses_from": "lease", "login": "ssh a@192.0.2.7"}
+def test_one_vm_is_shown_with_units_addresses_and_login():
+    reach_fields = {
+        "addresses": ["192.0.2.7"],
+        "addresses_from": "lease",
+        "login": "ssh a@192.0.2.7",
+    }
     show = outputter("virt_query")
 
-    lines = show({"hyper6": {"web1": {**VM, **reached}}}).splitlines()
+    lines = show({"hyper6": {"web1": {**VM, **reach_fields}}}).splitlines()
 
     assert lines[:4] == ["hyper6", "  web1", "    CPU: 2", "    Memory: 512.0 MiB"]
     assert lines[-2:] == ["    Addresses: 192.0.2.7", "    Log in: ssh a@192.0.2.7"]
     for source, words in ADDRESS_SOURCES.items():
-        text = show({"h": {"web1": {**VM, **reached, "addresses_from": source}}})
+        text = show({"h": {"web1": {**VM, **reach_fields, "addresses_from": source}}})
         assert f"Addresses: 192.0.2.7 ({words})" in text
-        deployment = {"name": "web1", "host": "h", **reached, "addresses_from": source}
+        deployment = {"name": "web1", "host": "h", **reach_fields, "addresses_from": source}
         assert f"address: 192.0.2.7 ({words})\n" in outputter("virt_plan")(deployment)
-    many = [f"2001:db8:0:{number}:5054:ff:fe12:3456" for number in range(4)]
+    addresses = [f"2001:db8:0:{number}:5054:ff:fe12:3456" for number in range(4)]
     login = guestaccess.console("a-long-name-of-a-vm", "hyper2.example.org")
-    wide = show({"h": {"web1": {**VM, "addresses": many, "login": login}}}).splitlines()
-    assert max(map(len, wide)) <= 80 and "    Log in: virsh console a-long-name-of-a-vm" in wide
+    wide_lines = show({"h": {"web1": {**VM, "addresses": addresses, "login": login}}}).splitlines()
+    assert (
+        max(map(len, wide_lines)) <= 80
+        and "    Log in: virsh console a-long-name-of-a-vm" in wide_lines
+    )
     nowhere = show({"h": {"web1": {**VM, "addresses": [], "login": None}}})
     assert "Addresses: not known to its host" in nowhere and "Log in" not in nowhere
 
 
 @pytest.mark.parametrize(
-    ("size", "shown"),
+    ("size", "shown_size"),
     [(197632, "193.0 KiB"), (2**31, "2.0 GiB"), (3 * 2**40, "3.0 TiB"), (12, "12.0 B")],
 )
-def test_sizes_have_units_of_two(size, shown):
+def test_sizes_have_units_of_two(size, shown_size):
     disk = {"vda": {"file": "/a", "virtual size": size}}
 
-    assert f"Size: {shown}" in outputter("virt_query")({"h": {"web1": {**VM, "disks": disk}}})
+    assert f"Size: {shown_size}" in outputter("virt_query")({"h": {"web1": {**VM, "disks": disk}}})
 
 
-def test_the_table_of_images_says_what_its_columns_are():
+def test_the_table_of_images_explains_its_columns():
     last = outputter("virt_images")({"h": {}}).splitlines()[-1]
 
     assert last.startswith("FILE: what its file takes; DISK: what guests see") and len(last) <= 80
@@ -225,9 +234,9 @@ def test_a_silent_vm_is_shown_with_the_end_of_its_console(console, lines):
 
     assert text.splitlines() == ["error: it does not answer", *lines]
     failure_with_address = {**failure, "addresses": ["192.0.2.7"], "login": "ssh debian@192.0.2.7"}
-    reached = ["  address: 192.0.2.7", "  log in: ssh debian@192.0.2.7"]
+    reach_lines = ["  address: 192.0.2.7", "  log in: ssh debian@192.0.2.7"]
     shown_lines = outputter("virt_plan")(failure_with_address).splitlines()
-    assert shown_lines == ["error: it does not answer", *reached, *lines]
+    assert shown_lines == ["error: it does not answer", *reach_lines, *lines]
 
 
 MOVE = {"name": "vm1", "from": "hyper1", "to": "hyper2"}
@@ -242,8 +251,11 @@ def test_a_move_ends_in_its_figures():
         "  sent, encrypted: 53.0 MiB of memory, 0.5 MiB of disks",
         "warning: it is tired",
     ]
-    stopped = {"total_ms": 100, "downtime_ms": 0, "memory_bytes": 0, "disk_bytes": 0}
-    assert outputter("virt_plan")({**MOVE, **stopped}) == "vm1 moved from hyper1 to hyper2 in 0.1 s"
+    figures_of_stopped_vm = {"total_ms": 100, "downtime_ms": 0, "memory_bytes": 0, "disk_bytes": 0}
+    assert (
+        outputter("virt_plan")({**MOVE, **figures_of_stopped_vm})
+        == "vm1 moved from hyper1 to hyper2 in 0.1 s"
+    )
 
 
 def test_a_dry_run_of_a_move_shows_what_would_be_sent():
@@ -256,7 +268,7 @@ def test_a_dry_run_of_a_move_shows_what_would_be_sent():
     ]
 
 
-def test_an_evacuation_that_failed_says_what_moved_what_stays_and_what_to_look_at():
+def test_a_failed_evacuation_lists_moved_remaining_and_failed_vms():
     data = {
         "error": "hyper3 still has db1, web2; what moved stays where it is, and the next run "
         "goes on",
@@ -340,20 +352,20 @@ def test_a_check_of_the_setup_shows_levels_and_that_nothing_is_missing():
         "fix": "f",
         "level": "for moving VMs",
     }
-    ready = "nothing that VMs need is missing: salt-run virt.init NAME 1 512 IMAGE"
+    ready_line = "nothing that VMs need is missing: salt-run virt.init NAME 1 512 IMAGE"
 
     assert outputter("virt_audit")(
-        {"findings": [finding], "checked": ["hyper1"], "ready": ready}
+        {"findings": [finding], "checked": ["hyper1"], "ready": ready_line}
     ).splitlines() == [
         "WHERE            CHECK",
         "hyper1           tls (for moving VMs)",
         "  w",
         "  fix: f",
         "checked master, hyper1",
-        ready,
+        ready_line,
     ]
-    assert outputter("virt_audit")({"findings": [], "checked": [], "ready": ready}) == (
-        f"checked master\n{ready}"
+    assert outputter("virt_audit")({"findings": [], "checked": [], "ready": ready_line}) == (
+        f"checked master\n{ready_line}"
     )
 
 
@@ -384,9 +396,9 @@ def test_nothing_is_wider_than_a_terminal(name):
 
 
 def test_missing_and_odd_fields_of_a_host_are_shown_as_unknown():
-    odd = {**VM, "disks": {"vda": {"virtual size": "x"}}, "nics": {"a": {"source": [1]}}}
-    odd["graphics"] = {"type": "vnc"}
-    cloud = {"hyper6": {**CLOUD["hyper6"], "vm_info": {"odd": odd}}}
+    odd_vm = {**VM, "disks": {"vda": {"virtual size": "x"}}, "nics": {"a": {"source": [1]}}}
+    odd_vm["graphics"] = {"type": "vnc"}
+    cloud = {"hyper6": {**CLOUD["hyper6"], "vm_info": {"odd": odd_vm}}}
 
     text = outputter("virt_query")(cloud)
 
@@ -396,15 +408,24 @@ def test_missing_and_odd_fields_of_a_host_are_shown_as_unknown():
 
 
 def test_the_least_crowded_rack_comes_first_in_a_table():
-    full = {"fits": True, "score": 0.9, "reasons": [], "crowd": 2, "note": "2 VMs in rack r"}
-    hosts = {"h1": full, "h2": {**full, "score": 0.1, "crowd": 0, "note": "0 VMs in rack s"}}
+    crowded_host = {
+        "fits": True,
+        "score": 0.9,
+        "reasons": [],
+        "crowd": 2,
+        "note": "2 VMs in rack r",
+    }
+    hosts = {
+        "h1": crowded_host,
+        "h2": {**crowded_host, "score": 0.1, "crowd": 0, "note": "0 VMs in rack s"},
+    }
     lines = outputter("virt_plan")(hosts).splitlines()
     assert lines[1].startswith("h2") and lines[2].endswith("2 VMs in rack r")
 
 
 def test_some_fields_are_shown_by_their_names():
-    few = {"hyper7": {**CLOUD["hyper7"], "vm_info": {"db": {"state": "run\nning", "mem": 1}}}}
-    lines = [line.strip() for line in outputter("virt_query")(few).splitlines()]
+    answer = {"hyper7": {**CLOUD["hyper7"], "vm_info": {"db": {"state": "run\nning", "mem": 1}}}}
+    lines = [line.strip() for line in outputter("virt_query")(answer).splitlines()]
 
     assert lines[2:] == ["db", "Memory: 1.0 KiB", "State: run ning"]
     table = outputter("virt_hosts")({"hyper7": {"maintenance": False}})
@@ -412,8 +433,8 @@ def test_some_fields_are_shown_by_their_names():
 
 
 def test_hosts_are_shown_in_the_order_that_they_come_in():
-    turned = {host: CLOUD[host] for host in ("hyper7", "hyper6")}
-    lines = outputter("virt_query")(turned).splitlines()
+    reversed_hosts = {host: CLOUD[host] for host in ("hyper7", "hyper6")}
+    lines = outputter("virt_query")(reversed_hosts).splitlines()
 
     assert lines.index("hyper7") < lines.index("hyper6")
 
@@ -425,8 +446,8 @@ def test_a_vm_that_was_acted_on_is_a_line():
 def test_an_answer_with_its_own_words_is_a_line():
     answer = {"outcome": "disk vdb added: /a.qcow2", "device": "vdb", "diff": ["+<disk/>"]}
 
-    shown = outputter("virt_vms")({"hyper1": {"web1": answer}})
-    assert shown == "web1 on hyper1: disk vdb added: /a.qcow2"
+    text = outputter("virt_vms")({"hyper1": {"web1": answer}})
+    assert text == "web1 on hyper1: disk vdb added: /a.qcow2"
 
 
 def test_several_vms_are_a_table_of_outcomes():
@@ -447,7 +468,7 @@ def test_several_vms_are_a_table_of_outcomes():
     ]
 
 
-def test_what_a_guest_printed_keeps_its_lines_below_its_vm():
+def test_output_of_a_guest_keeps_its_lines_below_its_vm():
     guest_output = {
         "exit_code": 0,
         "signal": None,

@@ -21,7 +21,7 @@ FOLDER = Path(__file__).resolve().parents[3] / "_output"
         {"duplicates": {"a": None}},
     ],
 )
-def test_data_that_is_no_answer_is_shown_as_it_is(data):
+def test_data_of_another_shape_is_shown_unchanged(data):
     spec = importlib.util.spec_from_file_location("virt_query", FOLDER / "virt_query.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -40,7 +40,7 @@ def test_one_vm_is_shown_with_its_details():
     ]
 
 
-def test_a_host_says_what_its_running_vms_use():
+def test_a_host_is_shown_with_the_use_of_its_running_vms():
     first = outputter("virt_query")(CLOUD).splitlines()[1]
 
     assert first == "  CPUs: 4 (2 used by running VMs)  Memory: 8.0 GiB (256.0 MiB used)"

@@ -70,14 +70,19 @@ def test_full_names_and_long_reasons_keep_the_table_as_wide_as_a_terminal():
     fleet = json.loads(FLEET.read_text())
     fleet["hyper2"]["maintenance"] = True
     fleet["hyper3"]["domain_types"] = {"default": None, "usable": [], "why": "KVM hangs " * 20}
-    full = {f"{name}.dc1.example.org": info for name, info in fleet.items()}
-    plan = {name: {"fits": False, "score": 0, "reasons": ["no room " * 20]} for name in full}
+    fleet_with_full_names = {f"{name}.dc1.example.org": info for name, info in fleet.items()}
+    plan = {
+        name: {"fits": False, "score": 0, "reasons": ["no room " * 20]}
+        for name in fleet_with_full_names
+    }
 
-    lines = output({**full, "failed": {"hyper9": "why " * 40}}, "virt_hosts").splitlines()
-    planned = output(plan).splitlines()
+    lines = output(
+        {**fleet_with_full_names, "failed": {"hyper9": "why " * 40}}, "virt_hosts"
+    ).splitlines()
+    plan_lines = output(plan).splitlines()
 
-    assert max(map(len, [*lines, *planned])) <= 80
+    assert max(map(len, [*lines, *plan_lines])) <= 80
     assert lines[1].startswith("hyper1.dc1.example.org ") and lines[1].endswith("2  qemu  up")
     assert lines[0].index("VMS") + 2 == lines[1].index("2  qemu")
     assert lines[2].endswith("maintenance")
-    assert planned[1] == "hyper1.dc1.example.org" and planned[2].split()[:2] == ["no", "-"]
+    assert plan_lines[1] == "hyper1.dc1.example.org" and plan_lines[2].split()[:2] == ["no", "-"]

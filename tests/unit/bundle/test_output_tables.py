@@ -118,9 +118,9 @@ def test_an_error_names_the_hosts_that_did_not_answer(name):
 
 
 def test_fields_of_hosts_have_units():
-    few = {"hyper1": {"memory": {"limit_mib": 8192, "committed_mib": 512}, "maintenance": False}}
+    answer = {"hyper1": {"memory": {"limit_mib": 8192, "committed_mib": 512}, "maintenance": False}}
 
-    assert outputter("virt_hosts")(few).splitlines() == [
+    assert outputter("virt_hosts")(answer).splitlines() == [
         "hyper1",
         "  maintenance: no",
         "  memory: limit 8.0 GiB, promised 512 MiB",
@@ -139,9 +139,9 @@ def test_headings_stand_above_their_rows_after_an_empty_line():
 def test_help_is_not_wider_than_a_terminal(word):
     view = views.find("virt.help", commandhelp.report(ROOT / "_runners", word), {})
 
-    shown = outputter("virt_table" if "rows" in view else "virt_done")(view)
+    text = outputter("virt_table" if "rows" in view else "virt_done")(view)
 
     # Only commands to type are never wrapped.
-    wide = [line for line in shown.splitlines() if len(line) > 78 and "salt" not in line]
-    assert wide == []
-    assert "Traceback" not in shown and "salt" in shown
+    wide_lines = [line for line in text.splitlines() if len(line) > 78 and "salt" not in line]
+    assert wide_lines == []
+    assert "Traceback" not in text and "salt" in text

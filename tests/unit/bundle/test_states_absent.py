@@ -61,7 +61,7 @@ def test_with_test_nothing_is_removed(states, hypervisor):
         assert hypervisor.domains() == ["web1"] and "web1_system.qcow2" in hypervisor.files()
 
 
-def test_what_an_interrupted_purge_left_is_removed(states, hypervisor):
+def test_leftovers_of_an_interrupted_purge_are_removed(states, hypervisor):
     with hypervisor.libvirt():
         hypervisor.init()
 

@@ -73,12 +73,12 @@ def apply(hypervisor, monkeypatch):
     }
     with hypervisor.libvirt():
 
-        def apply(kind, function, place, state_options, before, is_test=True):
+        def apply(kind, function, place, state_options, earlier_results, is_test=True):
             states = asloaded.module(f"_states/virt_{kind}.py")
             states.__opts__.update(virt=options, file_client="local", test=is_test)
             state = getattr(states, function)
             # Salt sets it for the time of the call; test_loading.py lets Salt itself do it.
-            monkeypatch.setitem(state.__globals__, "__running__", before)
+            monkeypatch.setitem(state.__globals__, "__running__", earlier_results)
             return state(*place, **state_options)
 
         yield apply
@@ -96,12 +96,12 @@ def test_a_state_with_test_cannot_know_what_earlier_states_will_create(
 
 
 @pytest.mark.parametrize(("kind", "function", "place", "options", "reason"), NOT_YET)
-@pytest.mark.parametrize("before", [{}, IDLE, None])
+@pytest.mark.parametrize("earlier_results", [{}, IDLE, None])
 def test_a_state_fails_if_no_earlier_state_would_change_anything(
-    apply, kind, function, place, options, reason, before
+    apply, kind, function, place, options, reason, earlier_results
 ):
     for is_test in (True, False):
-        answer = apply(kind, function, place, options, before, is_test)
+        answer = apply(kind, function, place, options, earlier_results, is_test)
 
         assert (answer["result"], answer["changes"]) == (False, {})
         assert reason in answer["comment"]

@@ -96,7 +96,7 @@ def test_a_vm_that_moved_away_is_not_made_a_second_time(states, hypervisor, func
     assert not lifecycle.is_defined(states.conn, "web1")
 
 
-def test_a_vm_that_is_here_again_is_updated_and_made_anew_when_it_is_gone(states, hypervisor):
+def test_a_returned_vm_is_updated_and_created_again_after_its_removal(states, hypervisor):
     states.apply("defined", **VM)
     departedvms.note_target(hypervisor.settings, "web1", "hyper2")
 
@@ -238,10 +238,10 @@ def test_a_file_named_with_two_slashes_is_recognized(states, hypervisor):
     assert lifecycle.file_paths(states.conn, "web1") == [file]
 
 
-@pytest.mark.parametrize("written", ["{}/fast/", "{}//fast", "{}/fast"])
-def test_a_disk_is_recognized_by_each_spelling_of_its_folder(states, hypervisor, written):
+@pytest.mark.parametrize("folder_spelling", ["{}/fast/", "{}//fast", "{}/fast"])
+def test_a_disk_is_recognized_by_each_spelling_of_its_folder(states, hypervisor, folder_spelling):
     (hypervisor.root / "fast").mkdir()
-    disk = {"name": "system", "size": 8, "pool": written.format(hypervisor.root)}
+    disk = {"name": "system", "size": 8, "pool": folder_spelling.format(hypervisor.root)}
 
     answer = states.apply("defined", **{**VM, "disks": [disk]})
 
@@ -319,7 +319,7 @@ def test_wrong_options_fail_with_their_reason_and_leave_nothing(states, options,
     assert not lifecycle.is_defined(states.conn, "web1")
 
 
-def test_what_the_next_run_would_refuse_is_refused_of_a_new_vm_too(states):
+def test_options_that_an_update_refuses_are_refused_for_a_new_vm_too(states):
     answer = states.apply("defined", **VM, live="maybe")
 
     assert (answer["result"], answer["changes"]) == (False, {})
@@ -327,7 +327,7 @@ def test_what_the_next_run_would_refuse_is_refused_of_a_new_vm_too(states):
     assert not lifecycle.is_defined(states.conn, "web1")
 
 
-def test_what_libvirt_refuses_at_once_fails_with_libvirts_error(states):
+def test_a_change_that_libvirt_refuses_at_once_fails_with_its_error(states):
     states.apply("running", **VM)
 
     answer = states.running("web1", **{**VM, "disks": [], "detach": True})
@@ -341,7 +341,7 @@ def test_what_libvirt_refuses_at_once_fails_with_libvirts_error(states):
 def test_a_state_that_lists_fewer_disks_fails_and_detaches_none(states, function):
     disks = [{"name": name, "size": 8} for name in ("system", "data")]
     states.apply(function, **{**VM, "disks": disks})
-    before = states.conn.lookupByName("web1").XMLDesc(0)
+    xml_before = states.conn.lookupByName("web1").XMLDesc(0)
 
     # The run with test=True foresees this, too.
     answer = states.apply(function, **VM)
@@ -349,7 +349,7 @@ def test_a_state_that_lists_fewer_disks_fails_and_detaches_none(states, function
     assert (answer["result"], answer["changes"]) == (False, {})
     assert "disks: VM 'web1' would lose disk vdb (" in answer["comment"]
     assert answer["comment"].endswith("or give detach=True")
-    assert states.conn.lookupByName("web1").XMLDesc(0) == before
+    assert states.conn.lookupByName("web1").XMLDesc(0) == xml_before
     # A state that lists all disks is not affected, and neither is one without ``disks``.
     assert states.apply(function, **{**VM, "disks": disks})["changes"] == {}
     assert states.apply(function, **{**VM, "disks": None})["changes"] == {}

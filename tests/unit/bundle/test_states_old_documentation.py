@@ -39,12 +39,12 @@ def states(tmp_path, monkeypatch, fresh_driver):
     }
     image = tmp_path / "image.qcow2"
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "8M"], check=True)
-    loaded = [asloaded.module(f"_states/virt_{name}.py", id="h1") for name in FILES]
-    for module in loaded:
+    modules = [asloaded.module(f"_states/virt_{name}.py", id="h1") for name in FILES]
+    for module in modules:
         module.__opts__.update(virt=options, file_client="local", cachedir=str(tmp_path / "cache"))
 
     def apply(function, options, *, test):
-        module = next(module for module in loaded if hasattr(module, function))
+        module = next(module for module in modules if hasattr(module, function))
         module.__opts__["test"] = test
         texts = json.dumps(options).replace("IMAGE", str(image))
         return getattr(module, function)("documented", **json.loads(texts))

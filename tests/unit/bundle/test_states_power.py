@@ -71,10 +71,10 @@ def test_a_vm_that_is_off_cannot_reboot_and_the_others_do(states, is_test):
 
     assert answer["result"] is False
     assert answer["changes"]["rebooted"] == [{"domain": "test", "reboot": True}]
-    (ignored,) = answer["changes"]["ignored"]
-    assert ignored["domain"] == "web1"
-    assert "is not running" in ignored["issue"]
-    assert ignored["issue"] in answer["comment"]
+    (ignored_vm,) = answer["changes"]["ignored"]
+    assert ignored_vm["domain"] == "web1"
+    assert "is not running" in ignored_vm["issue"]
+    assert ignored_vm["issue"] in answer["comment"]
 
 
 @pytest.mark.parametrize("state", [row[0] for row in STATES])

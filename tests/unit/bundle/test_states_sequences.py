@@ -50,14 +50,14 @@ def side(tmp_path, monkeypatch):
         "console_log": False,
     }
     uri = "test:///default"
-    loaded = [asloaded.module(f"_states/virt_{name}.py") for name in FILES]
+    modules = [asloaded.module(f"_states/virt_{name}.py") for name in FILES]
     functions = {}
-    for module in loaded:
+    for module in modules:
         module.__opts__.update(virt={"connection": {"uri": uri}, **options}, file_client="local")
         functions |= {name: work for name, work in vars(module).items() if callable(work)}
 
     def say_test(is_test):
-        for module in loaded:
+        for module in modules:
             module.__opts__["test"] = is_test
 
     with connect.open_connection(HostSettings(uri=uri), readonly=False) as conn:

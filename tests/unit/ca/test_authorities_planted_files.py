@@ -30,7 +30,7 @@ def serial_of(answer):
     return f"{parsed(answer).serial_number:032x}"
 
 
-def test_a_planted_file_is_no_record_and_keeps_no_host_in(place_of_two):
+def test_a_planted_file_is_no_record_and_prevents_no_revocation(place_of_two):
     main = Authorities(place_of_two.folder)
     rows = [row for row in main.issued() if row["host"] == "hyper2"]
 
@@ -47,7 +47,7 @@ def test_a_day_later_all_hosts_are_answered_beside_planted_files(place_of_two):
     assert parsed(ask(place_of_two, now=NOW + timedelta(days=2)))
 
 
-def test_a_damaged_time_of_the_last_pruning_is_written_anew(place_of_two):
+def test_a_damaged_time_of_the_last_pruning_is_replaced(place_of_two):
     mark = place_of_two.folder / "pruned"
     mark.write_bytes(b"\xff")
 
@@ -57,11 +57,11 @@ def test_a_damaged_time_of_the_last_pruning_is_written_anew(place_of_two):
 
 
 def test_strange_files_and_damaged_records_are_named(place_of_two):
-    folder, damaged = place_of_two.folder, "ab" * 16
-    (folder / "issued" / f"{damaged}.json").write_text("{}")
+    folder, damaged_serial = place_of_two.folder, "ab" * 16
+    (folder / "issued" / f"{damaged_serial}.json").write_text("{}")
 
     assert certified.find_strange_files(folder) == [
-        folder / "issued" / f"{damaged}.json",
+        folder / "issued" / f"{damaged_serial}.json",
         folder / "issued/evil.p",
         folder / "revoked/evil.p",
     ]
@@ -109,7 +109,7 @@ def test_records_of_revocations_are_readable_by_root_alone(place):
     assert stat.S_IMODE((place.folder / "revoked" / ("ab" * 16)).stat().st_mode) == 0o600
 
 
-def test_a_revocation_is_noted_though_the_list_cannot_be_written(place, monkeypatch):
+def test_a_revocation_is_recorded_though_the_list_cannot_be_written(place, monkeypatch):
     serial = serial_of(ask(place))
     (place.folder / "cakey.pem").unlink()
 

@@ -180,7 +180,7 @@ def test_a_host_with_countless_addresses_is_certified_for_some(place):
     assert len(ask(place, grains=grains).addresses) == 64
 
 
-def test_the_answer_is_what_the_wire_carries(place):
+def test_an_answer_survives_its_conversion_to_plain_data(place):
     out = ask(place)
 
     assert wire.read_recorded(answer.Answer, wire.plain(out)) == out

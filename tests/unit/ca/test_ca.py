@@ -21,7 +21,7 @@ from saltvirt.certificates.master import certificates
 from sizes import sizes
 
 
-def test_openssl_verifies_what_was_signed(place, tmp_path):
+def test_openssl_verifies_signed_certificates(place, tmp_path):
     answer = ask(place, wanted={p: request() for p in policy.PURPOSES})
 
     for purpose, role in policy.PURPOSES.items():
@@ -67,10 +67,10 @@ def test_the_ca_signs_leaves_only_for_ten_years(place):
 
 
 def test_no_leaf_outlives_its_ca(place):
-    late = NOW + timedelta(days=3649)
+    late_time = NOW + timedelta(days=3649)
     place.authority(NOW)
 
-    assert parsed(ask(place, now=late)).not_valid_after_utc == NOW + timedelta(days=3650)
+    assert parsed(ask(place, now=late_time)).not_valid_after_utc == NOW + timedelta(days=3650)
 
 
 def test_a_ca_that_has_expired_signs_nothing(place):
@@ -80,7 +80,7 @@ def test_a_ca_that_has_expired_signs_nothing(place):
         ask(place, now=NOW + timedelta(days=3651))
 
 
-def test_a_host_is_named_by_every_way_it_is_reached(place):
+def test_a_certificate_has_all_names_and_addresses_of_its_host(place):
     leaf = parsed(ask(place, options={"names": {"hyper1": ["virt.example.org", "198.51.100.7"]}}))
 
     assert subjects(leaf) == (
@@ -90,7 +90,7 @@ def test_a_host_is_named_by_every_way_it_is_reached(place):
 
 
 def test_nothing_that_a_request_asks_for_is_granted(place):
-    evil = request(
+    evil_request = request(
         name="hyper2",
         extensions=[
             x509.SubjectAlternativeName([x509.DNSName("hyper2")]),
@@ -98,7 +98,7 @@ def test_nothing_that_a_request_asks_for_is_granted(place):
         ],
     )
 
-    leaf = parsed(ask(place, wanted={"libvirt-server": evil}))
+    leaf = parsed(ask(place, wanted={"libvirt-server": evil_request}))
 
     assert leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == "hyper1"
     assert "hyper2" not in subjects(leaf)[0]
@@ -106,10 +106,10 @@ def test_nothing_that_a_request_asks_for_is_granted(place):
 
 
 def test_a_host_gets_no_names_of_another_host(place):
-    others = {"hyper2": {"fqdn": "hyper2.example.org", "ipv4": ["192.0.2.2"]}}
+    other_hosts = {"hyper2": {"fqdn": "hyper2.example.org", "ipv4": ["192.0.2.2"]}}
     lies = {"fqdn": "hyper2.example.org", "host": "hyper2", "ipv4": ["192.0.2.2", "192.0.2.1"]}
 
-    leaf = parsed(ask(place, grains=lies, others=others))
+    leaf = parsed(ask(place, grains=lies, others=other_hosts))
 
     assert subjects(leaf) == (["hyper1"], ["192.0.2.1"])
 
@@ -198,12 +198,12 @@ def test_an_older_releases_ca_is_adopted(place, tmp_path):
         ["req", "-x509", "-new", "-key", "cakey.pem", "-subj", "/CN=salt", "-out", "cacert.pem"],
     ):
         subprocess.run(["openssl", *argv], check=True, cwd=place.folder, capture_output=True)
-    before = (place.folder / "cacert.pem").read_bytes()
+    pem_before = (place.folder / "cacert.pem").read_bytes()
 
     answer = ask(place, now=datetime.now(timezone.utc))
 
-    assert answer.trust["libvirt"].ca.encode() == before
-    parsed(answer).verify_directly_issued_by(x509.load_pem_x509_certificate(before))
+    assert answer.trust["libvirt"].ca.encode() == pem_before
+    parsed(answer).verify_directly_issued_by(x509.load_pem_x509_certificate(pem_before))
 
 
 def test_a_key_of_another_ca_is_refused(place):
@@ -221,9 +221,9 @@ def test_a_revoked_certificate_is_on_the_list_and_stays_there(place):
     place.revoke([serial], NOW)
     place.revoke([serial], NOW + timedelta(days=1))
 
-    listed = x509.load_pem_x509_crl(place.revocations(NOW).encode())
-    assert listed.get_revoked_certificate_by_serial_number(leaf.serial_number)
-    assert listed.is_signature_valid(place.authority(NOW).key.public_key())
+    crl = x509.load_pem_x509_crl(place.revocations(NOW).encode())
+    assert crl.get_revoked_certificate_by_serial_number(leaf.serial_number)
+    assert crl.is_signature_valid(place.authority(NOW).key.public_key())
     assert place.revoked() == {serial}
     assert [entry["host"] for entry in place.issued()] == ["hyper1"]
 
@@ -265,7 +265,7 @@ def test_a_crash_between_the_ca_files_leaves_a_ca_that_can_be_made(place):
 
 
 @pytest.mark.slow
-def test_a_backup_comes_back_whole_and_only_with_its_passphrase(place, tmp_path):
+def test_a_backup_restores_all_files_but_only_with_its_passphrase(place, tmp_path):
     ask(place)
     text = backup.pack(backup.read_all(place.folder), "correct horse battery")
     new_store = store.Store(tmp_path / "again")
@@ -307,19 +307,19 @@ def test_a_backup_cannot_write_outside_the_ca(place, tmp_path):
 def test_the_list_shows_the_state_of_every_certificate(place):
     first = parsed(ask(place))
     second = parsed(ask(place, now=NOW + timedelta(days=1)))
-    third = parsed(ask(place, "hyper2", now=NOW))
-    place.revoke([f"{third.serial_number:032x}"], NOW)
+    third_certificate = parsed(ask(place, "hyper2", now=NOW))
+    place.revoke([f"{third_certificate.serial_number:032x}"], NOW)
 
     rows = {int(r["serial"], 16): r for r in certificates.list_certificates(place, NOW)}
-    late = certificates.list_certificates(place, NOW + timedelta(days=90, hours=1))
+    late_rows = certificates.list_certificates(place, NOW + timedelta(days=90, hours=1))
 
     assert rows[first.serial_number]["state"] == "replaced"
     assert (rows[second.serial_number]["state"], rows[second.serial_number]["days_left"]) == (
         "good",
         91,
     )
-    assert rows[third.serial_number]["state"] == "revoked"
-    assert [row["state"] for row in late] == ["expired", "good", "revoked"]
+    assert rows[third_certificate.serial_number]["state"] == "revoked"
+    assert [row["state"] for row in late_rows] == ["expired", "good", "revoked"]
 
 
 def trusted_certificates(answer):

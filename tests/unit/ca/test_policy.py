@@ -205,7 +205,7 @@ def ext_pillars(pillar, *minions):
     }
 
 
-def test_a_guest_that_says_it_is_a_hypervisor_gets_nothing(pillar):
+def test_a_guest_that_claims_to_be_a_hypervisor_gets_nothing(pillar):
     data = ext_pillars(pillar, "guest", "hyper1")
 
     assert "libvirt-client" in data["hyper1"]["certificates"]
@@ -218,14 +218,16 @@ def test_a_guest_that_says_it_is_a_hypervisor_gets_nothing(pillar):
 
 def test_an_allowed_host_gets_certificates_and_is_a_peer_until_it_is_shut_out(pillar):
     membership.allow(pillar.__opts__, ["hyper2"])
-    before = ext_pillars(pillar, "hyper1", "hyper2")
+    pillars_before = ext_pillars(pillar, "hyper1", "hyper2")
     membership.disallow(pillar.__opts__, ["hyper1"])
-    after = ext_pillars(pillar, "hyper1", "hyper2")
+    pillars_after = ext_pillars(pillar, "hyper1", "hyper2")
 
-    assert "certificates" in before["hyper2"] and set(before["hyper1"]["peers"]) == {"hyper2"}
-    assert set(before["hyper2"]["peers"]) == {"hyper1"}
-    assert "was shut out" in after["hyper1"]["error"]
-    assert "certificates" in after["hyper2"] and after["hyper2"]["peers"] == {}
+    assert "certificates" in pillars_before["hyper2"] and set(
+        pillars_before["hyper1"]["peers"]
+    ) == {"hyper2"}
+    assert set(pillars_before["hyper2"]["peers"]) == {"hyper1"}
+    assert "was shut out" in pillars_after["hyper1"]["error"]
+    assert "certificates" in pillars_after["hyper2"] and pillars_after["hyper2"]["peers"] == {}
 
 
 def test_a_suggested_command_quotes_the_minion_id(pillar):
@@ -250,7 +252,7 @@ def test_an_address_that_a_host_has_itself_is_left_out_of_its_peers(pillar, monk
     assert data["peers"] == {"hyper2": ["10.0.0.2"]}
 
 
-def test_a_vm_that_a_glob_has_come_to_match_gets_no_certificate(pillar):
+def test_a_vm_that_a_glob_matches_gets_no_certificate(pillar):
     pillar.__opts__["virt"] = {"hypervisors": "hyper*"}
     lastseen.record_move(pillar.__opts__, "hyper9", "hyper1")
 

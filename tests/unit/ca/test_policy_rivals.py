@@ -22,8 +22,8 @@ RIVAL = {"fqdn": "hyper1.example.org", "host": "hyper3", "ipv4": ["10.0.0.1", "1
 def request_as(pillar, monkeypatch):  # noqa: F811
     """Return a function that requests certificates as one of three hypervisors."""
     grains_of_host = dict(GRAINS)
-    for one in GRAINS:
-        (membership.folder(pillar.__opts__).parent / "minions" / one).write_text("key")
+    for host in GRAINS:
+        (membership.folder(pillar.__opts__).parent / "minions" / host).write_text("key")
     pillar.__opts__["virt"] = {"hypervisors": list(GRAINS)}
     minion_data = lambda minion, _opts: (minion, grains_of_host[minion], {})  # noqa: E731
     monkeypatch.setattr(salt.utils.minions, "get_minion_data", minion_data)

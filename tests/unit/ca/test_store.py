@@ -44,7 +44,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("happens", LOST.values(), ids=LOST)
-def test_a_ca_that_lost_its_certificate_is_not_made_anew(place, happens):
+def test_a_ca_without_its_certificate_is_not_recreated(place, happens):
     happens(place)
     key = (place.folder / "cakey.pem").read_bytes()
 
@@ -73,11 +73,11 @@ def test_a_certificate_that_is_a_link_to_a_file_is_adopted(place):
     place.folder.mkdir()
     authority = ca.create("old", NOW)
     files.write(place.folder / "cakey.pem", ca.key_pem(authority.key))
-    real = place.folder.parent / "ca.crt"
-    real.write_bytes(ca.certificate_pem(authority.certificate))
-    (place.folder / "cacert.pem").symlink_to(real)
+    target_file = place.folder.parent / "ca.crt"
+    target_file.write_bytes(ca.certificate_pem(authority.certificate))
+    (place.folder / "cacert.pem").symlink_to(target_file)
 
-    assert ask(place).trust["libvirt"].ca.encode() == real.read_bytes()
+    assert ask(place).trust["libvirt"].ca.encode() == target_file.read_bytes()
 
 
 def backup_of_many_certificates(place):
@@ -164,7 +164,7 @@ def test_an_import_brings_a_lost_certificate_back_and_loses_no_other_key(place):
     assert [path.read_bytes() for path in place.folder.glob("cakey.pem.*")] == [other_key]
 
 
-def test_a_key_on_a_read_only_mount_is_used_as_it_is(place, monkeypatch):
+def test_a_key_on_a_read_only_mount_is_used_unchanged(place, monkeypatch):
     place.authority(NOW)
     (place.folder / "cakey.pem").chmod(0o444)
 
@@ -241,12 +241,12 @@ def test_the_key_of_an_adopted_ca_is_closed(place):
 def test_a_linked_key_of_an_adopted_ca_keeps_the_mode_its_owner_gave_it(place):
     place.folder.mkdir()
     authority = ca.create("old", NOW)
-    real = place.folder.parent / "ca.key"
-    real.write_bytes(ca.key_pem(authority.key))
-    real.chmod(0o640)
-    (place.folder / "cakey.pem").symlink_to(real)
+    target_file = place.folder.parent / "ca.key"
+    target_file.write_bytes(ca.key_pem(authority.key))
+    target_file.chmod(0o640)
+    (place.folder / "cakey.pem").symlink_to(target_file)
     (place.folder / "cacert.pem").write_bytes(ca.certificate_pem(authority.certificate))
 
     ask(place)
 
-    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert stat.S_IMODE(target_file.stat().st_mode) == 0o640

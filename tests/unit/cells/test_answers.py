@@ -30,9 +30,9 @@ def test_json_that_would_take_too_much_memory_is_not_read(monkeypatch):
     monkeypatch.setattr(answers, "MOST_VALUES", 1000)
     assert body([[]] * 490) == [[]] * 490
 
-    for many in ([[]] * 1000, {str(n): 1 for n in range(1000)}, [{}] * 1000):
+    for value in ([[]] * 1000, {str(n): 1 for n in range(1000)}, [{}] * 1000):
         with pytest.raises(CellFailed, match="is not understood: it has more than 1,000 values"):
-            body(many)
+            body(value)
     with pytest.raises(CellFailed, match="it is not JSON"):
         answers.read_body("west", b"\xff\xfe[")
 
@@ -105,10 +105,10 @@ def test_control_characters_and_line_ends_of_a_cells_answer_are_escaped():
     parsed_answer = answers.read_function_answer("west", "virt.list", body(answer))
 
     hosts = answers.hosts("west", "virt.list", parsed_answer, is_plain=True)
-    shown = merging.merge_answers("virt.list", {"west": hosts}, {}, Look())
+    merged_answer = merging.merge_answers("virt.list", {"west": hosts}, {}, Look())
 
-    assert shown["west/h1"] == {r"run\x1b[2J": [r"web\u202e", "a h2: does not answer"]}
-    assert all(character.isprintable() for character in str(shown))
+    assert merged_answer["west/h1"] == {r"run\x1b[2J": [r"web\u202e", "a h2: does not answer"]}
+    assert all(character.isprintable() for character in str(merged_answer))
     # The log of a console keeps its line ends.
     assert answers.read_function_answer("west", "virt.console_log", body("a\n\x1bb")) == "a\n\\x1bb"
 

@@ -131,8 +131,8 @@ def test_a_server_that_accepts_and_sends_nothing_counts_as_silent(cell, opts, mo
 def test_a_job_is_polled_until_it_ends(cell, tls, opts):
     jid = "20261124202137000000"
     running = {"state": "running", "answer": None}
-    over = {"state": "over", "answer": {"h1": {"a": "started"}}}
-    answers = [{"jid": jid, "tag": "x"}, running, over]
+    ended_job = {"state": "over", "answer": {"h1": {"a": "started"}}}
+    answers = [{"jid": jid, "tag": "x"}, running, ended_job]
     with serving(tls[1], *(saying({"return": [reply]}) for reply in answers)) as (port, requests):
         begun = []
         call = Call(fun="virt.start", arguments={"name": "a"})
@@ -156,24 +156,30 @@ def test_arguments_that_are_none_are_sent_to_the_cell(cell, tls, opts):
 
 def test_a_job_is_polled_across_a_restart_of_the_cells_salt_api(cell, tls, opts, monkeypatch):
     jid, call = "20261124202137000000", Call(fun="virt.start", arguments={"name": "a"})
-    over, post, down = {"state": "over", "answer": {"h1": {"a": "started"}}}, connection.post, []
+    ended_job, post, posts = (
+        {"state": "over", "answer": {"h1": {"a": "started"}}},
+        connection.post,
+        [],
+    )
 
     def posted(*args, **kwargs):
-        if len(down) in (1, 2):  # the job has begun, and salt-api is back after two failed polls
-            down.append(1)
+        if len(posts) in (1, 2):  # the job has begun, and salt-api is back after two failed polls
+            posts.append(1)
             cause = ConnectionRefusedError(111, "Connection refused")
             raise connection.ServerUnreachable(str(cause)) from cause
-        down.append(0)
+        posts.append(0)
         return post(*args, **kwargs)
 
     monkeypatch.setattr(connection, "post", posted)
     monkeypatch.setattr(cellclient, "_PAUSE_S", 0)
-    with serving(tls[1], *(saying({"return": [answer]}) for answer in ({"jid": jid}, over))) as (
+    with serving(
+        tls[1], *(saying({"return": [answer]}) for answer in ({"jid": jid}, ended_job))
+    ) as (
         port,
         _,
     ):
         assert cellclient.ask_by_job(cell(port), opts, call) == {"h1": {"a": "started"}}
-    assert down == [0, 1, 1, 0]
+    assert posts == [0, 1, 1, 0]
 
 
 def test_a_job_of_a_cell_that_stays_silent_is_named(cell, tls, opts, monkeypatch):
@@ -268,5 +274,5 @@ def test_credentials_that_cannot_be_used_are_not_shown(cell, opts, content, mode
 
 def test_the_content_of_a_credentials_file_is_not_shown(cell, opts):
     opts["user"] = "root"
-    read = cellclient.read(cell(1), opts)
-    assert PASSWORD not in repr(read) and read.low["password"] == PASSWORD
+    credentials = cellclient.read(cell(1), opts)
+    assert PASSWORD not in repr(credentials) and credentials.low["password"] == PASSWORD

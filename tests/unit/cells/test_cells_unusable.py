@@ -60,16 +60,16 @@ def new_call(fun, cell=None, **arguments):
 
 
 def test_a_call_to_all_cells_shows_the_other_cells_and_names_the_wrong_entry(top):
-    shown = top.run(new_call("virt.list"), {"h1": {"running": ["web"]}})
+    answer = top.run(new_call("virt.list"), {"h1": {"running": ["web"]}})
 
-    assert set(shown) == {"west/h1", "failed"}
-    assert list(shown["failed"]) == ["east/*"]
-    assert shown["failed"]["east/*"].startswith(SLIP)
+    assert set(answer) == {"west/h1", "failed"}
+    assert list(answer["failed"]) == ["east/*"]
+    assert answer["failed"]["east/*"].startswith(SLIP)
 
 
 def test_a_call_to_one_cell_needs_no_other(top):
-    listed = top.run(new_call("virt.list", cell="west"), {"h1": {"running": ["web"]}})
-    assert listed == {"west/h1": {"running": ["web"]}}
+    answer = top.run(new_call("virt.list", cell="west"), {"h1": {"running": ["web"]}})
+    assert answer == {"west/h1": {"running": ["web"]}}
     with pytest.raises(CellFailed, match=f"^cell east: {SLIP}"):
         top.run(new_call("virt.evacuate", cell="east", host="h1"))
 
@@ -82,15 +82,15 @@ def test_a_page_of_one_cell_is_that_cells_own_page(top):
 
 def test_sorted_rows_of_one_cell_are_shown_as_they_are_asked_for(top):
     rows = {"h2": {"memory": {"limit_mib": 8}}, "h1": {"memory": {"limit_mib": 4}}}
-    shown = top.run(new_call("virt.host_info", cell="west", sort="memory", fields="memory"), rows)
-    assert list(shown) == ["west/h2", "west/h1"]
+    answer = top.run(new_call("virt.host_info", cell="west", sort="memory", fields="memory"), rows)
+    assert list(answer) == ["west/h2", "west/h1"]
 
 
 def test_a_vm_that_another_cell_has_is_found(top):
-    shown = top.run(
+    answer = top.run(
         new_call("virt.vm_info", name="web"), WEB, {"h1": {"web": {"state": "running"}}}
     )
-    assert shown == {"west/h1": {"web": {"state": "running"}}}
+    assert answer == {"west/h1": {"web": {"state": "running"}}}
     with pytest.raises(NoSuchVm, match=rf"\(not asked: cell east: {SLIP}"):
         top.run(new_call("virt.stop", name="nobody"), {"nobody": NOWHERE})
 
@@ -106,10 +106,10 @@ def test_calls_to_this_masters_own_hosts_work(top, options):
 def test_other_cells_findings_are_shown_beside_a_wrong_answer(top, answer):
     with serving(top._context, saying({"return": [WEB]})) as (port, _requests):
         top.slip = {**top.entry, "url": f"https://127.0.0.1:{port}"}
-        shown = top.run(new_call("virt.find", name="web"), answer)
+        merged_answer = top.run(new_call("virt.find", name="web"), answer)
 
-    assert shown["web"]["hosts"] == {"east/h1": "running"}
-    assert "not understood" in shown["failed"]["west/*"]
+    assert merged_answer["web"]["hosts"] == {"east/h1": "running"}
+    assert "not understood" in merged_answer["failed"]["west/*"]
 
 
 def test_a_new_vm_is_refused_only_while_the_unusable_cell_may_have_its_name(top):
@@ -118,8 +118,11 @@ def test_a_new_vm_is_refused_only_while_the_unusable_cell_may_have_its_name(top)
     top.entry["prefix"], top.slip["prefix"] = "w-", "e-"
     with pytest.raises(CellFailed, match=f"^cell east: {SLIP}"):
         top.run(new_call("virt.init", name="e-1"))
-    jid, over = "20261124202137000000", {"state": "over", "answer": {"host": "h1", "name": "w-1"}}
-    answer = top.run(new_call("virt.init", name="w-1"), {"jid": jid}, over)
+    jid, ended_job = (
+        "20261124202137000000",
+        {"state": "over", "answer": {"host": "h1", "name": "w-1"}},
+    )
+    answer = top.run(new_call("virt.init", name="w-1"), {"jid": jid}, ended_job)
     assert answer["host"] == "west/h1"
 
 
@@ -139,9 +142,9 @@ def test_two_commands_for_one_name_have_the_same_error_on_all_masters(top, opts)
 def test_a_name_given_twice_is_not_taken_for_another_command(top):
     top.entry["prefix"], top.slip["prefix"] = "w-", "e-"
     jid, reason = "20261124202137000000", "vms: 'w-1' is asked for twice"
-    over = {"state": "over", "answer": {"error": reason}}
+    ended_job = {"state": "over", "answer": {"error": reason}}
     with pytest.raises(CellFailed, match=f"^cell west: {reason}$"):
-        top.run(new_call("virt.init_many", vms=["w-1", "w-1"]), {"jid": jid}, over)
+        top.run(new_call("virt.init_many", vms=["w-1", "w-1"]), {"jid": jid}, ended_job)
 
 
 ROWS = {"vms": {"w-1": {"host": "h1", "outcome": "reset", "error": None}}}
@@ -150,8 +153,8 @@ ROWS = {"vms": {"w-1": {"host": "h1", "outcome": "reset", "error": None}}}
 def test_several_vms_go_to_the_cell_of_their_prefix_and_no_other_is_asked(top):
     top.entry = {**top.entry, "prefix": "w-"}
     for name in ("w-*", ["w-1", "w-2"]):
-        shown = top.run(new_call("virt.get_disks", name=name), ROWS)
-        assert shown["vms"]["w-1"]["host"] == "west/h1"
+        answer = top.run(new_call("virt.get_disks", name=name), ROWS)
+        assert answer["vms"]["w-1"]["host"] == "west/h1"
 
 
 @pytest.mark.parametrize("name", ["web*", "w*", "*", ["w-1", "web1"], ["w-1", "t-1"]])
@@ -163,7 +166,7 @@ def test_new_vms_of_several_possible_cells_need_a_named_cell(top, name):
 
 
 def test_new_vms_go_to_the_named_cell(top):
-    shown = top.run(new_call("virt.get_disks", name="*", cell="west"), ROWS)
-    assert shown["vms"]["w-1"]["host"] == "west/h1"
+    answer = top.run(new_call("virt.get_disks", name="*", cell="west"), ROWS)
+    assert answer["vms"]["w-1"]["host"] == "west/h1"
     top.run(new_call("virt.get_disks", name="*", cell="local"))
     assert top.here == ["virt.get_disks"]

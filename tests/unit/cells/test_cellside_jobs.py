@@ -51,11 +51,11 @@ def test_a_job_that_ends_late_in_a_turn_has_time_to_leave_its_answer(opts, monke
 
 
 def test_only_names_last_seen_on_a_host_are_searched_there(cloud, monkeypatch):
-    master, searched_names, usual = cloud.master, [], cellside.locate
+    master, searched_names, original_locate = cloud.master, [], cellside.locate
 
     def locate(cloud_, name, purpose, **options):
         searched_names.append(name)
-        return usual(cloud_, name, purpose, **options)
+        return original_locate(cloud_, name, purpose, **options)
 
     monkeypatch.setattr(cellside, "locate", locate)
     monkeypatch.setattr(inventory, "allowed_hosts", cloud.hosts.names)

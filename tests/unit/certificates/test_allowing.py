@@ -58,7 +58,7 @@ def test_an_unconfigured_master_has_no_hypervisors(master):
     assert allowed_hosts(master) == []
 
 
-def test_the_first_hour_costs_one_command_and_no_reading(master):
+def test_the_error_without_hypervisors_names_the_one_command_to_run(master):
     with pytest.raises(MasterError) as refused:
         inventory.all_hosts(Cloud.of(master))
 
@@ -66,9 +66,9 @@ def test_the_first_hour_costs_one_command_and_no_reading(master):
     assert "guest, hyper1, hyper2 and hyper3 may be" in line and "\n" not in line
     command = "salt-run virt.allow guest hyper1 hyper2 hyper3"
     assert line.endswith(command)
-    shown = refused.value.table["candidates"]
-    assert set(shown) == {"guest", *HOSTS}
-    assert shown["hyper1"]["fingerprint"] == compat.KeyStore(master).fingerprint("hyper1")
+    candidates = refused.value.table["candidates"]
+    assert set(candidates) == {"guest", *HOSTS}
+    assert candidates["hyper1"]["fingerprint"] == compat.KeyStore(master).fingerprint("hyper1")
     allowing.allow(master, ["hyper1", "hyper2", "hyper3"])
     assert inventory.all_hosts(Cloud.of(master)) == HOSTS
 
@@ -93,14 +93,14 @@ def test_hosts_that_have_certificates_today_are_shown_and_allowed_with_one_comma
     ask(place, "revoked", now=now())
     certificates.revoke_hosts(opts, ["revoked"], now())
 
-    shown = allowing.show_members(opts)
+    members = allowing.show_members(opts)
 
-    assert {minion_id: row["why"] for minion_id, row in shown["candidates"].items()} == {
+    assert {minion_id: row["why"] for minion_id, row in members["candidates"].items()} == {
         "old1": "has certificates",
         "old2": "has certificates",
     }
-    assert shown["allow_them"] == "salt-run virt.allow old1 old2"
-    allowing.allow(opts, shown["allow_them"].split()[2:])
+    assert members["allow_them"] == "salt-run virt.allow old1 old2"
+    allowing.allow(opts, members["allow_them"].split()[2:])
     assert allowed_hosts(opts) == ["old1", "old2"]
 
 
@@ -138,15 +138,15 @@ def test_hypervisors_are_shown_with_the_option_that_allows_them(master):
     allowing.allow(master, ["hyper2"])
     membership.disallow(master, ["hyper3"])
 
-    shown = allowing.show_members(master)
+    members = allowing.show_members(master)
 
-    assert {minion_id: row["by"] for minion_id, row in shown["hypervisors"].items()} == {
+    assert {minion_id: row["by"] for minion_id, row in members["hypervisors"].items()} == {
         "hyper1": "virt:hypervisors: hyper1",
         "hyper2": "virt.allow",
     }
-    assert (shown["disallowed"], shown["without_key"]) == (["hyper3"], ["hyper8"])
-    assert set(shown["candidates"]) == {"guest"}
-    assert shown["allow_them"] == "salt-run virt.allow guest"
+    assert (members["disallowed"], members["without_key"]) == (["hyper3"], ["hyper8"])
+    assert set(members["candidates"]) == {"guest"}
+    assert members["allow_them"] == "salt-run virt.allow guest"
 
 
 @pytest.mark.parametrize(
@@ -227,11 +227,11 @@ def states(opts):
     return {host: {r["state"] for r in rows if r["host"] == host} for host in HOSTS}
 
 
-@pytest.mark.parametrize("typed", ["hyper3", "HYPER3", "*3"])
+@pytest.mark.parametrize("target", ["hyper3", "HYPER3", "*3"])
 def test_certificates_of_a_host_that_is_shut_out_are_revoked_and_the_others_are_notified(
-    secured, notices, typed
+    secured, notices, target
 ):
-    answer = allowing.disallow(secured, [typed], now())
+    answer = allowing.disallow(secured, [target], now())
 
     assert answer["disallowed"] == ["hyper3"] and len(answer["revoked"]) == 1
     assert answer["told"] == {"hyper1": "in place", "hyper2": "in place"}

@@ -13,11 +13,11 @@ def test_a_host_without_grains_is_shown_and_a_vm_is_not(opts, monkeypatch):
     membership.disallow(opts, ["out"])
     monkeypatch.setattr(lastseen, "read_all", lambda _opts: {"hyper1": {"web1": "running"}})
 
-    shown = allowing.show_members(opts)
+    members = allowing.show_members(opts)
 
     fingerprint = compat.KeyStore(opts).fingerprint("bare1")
-    assert shown["others"] == {"bare1": fingerprint, "bare2": fingerprint}
-    assert "more_others" not in shown and "allow_them" not in shown
+    assert members["others"] == {"bare1": fingerprint, "bare2": fingerprint}
+    assert "more_others" not in members and "allow_them" not in members
     monkeypatch.setattr(allowing, "_MAX_OTHER_MINIONS", 1)
-    shown = allowing.show_members(opts)
-    assert (list(shown["others"]), shown["more_others"]) == (["bare1"], 1)
+    members = allowing.show_members(opts)
+    assert (list(members["others"]), members["more_others"]) == (["bare1"], 1)

@@ -20,10 +20,10 @@ def answers(secured, monkeypatch):
 
     def survey(cloud, hosts, fun, *_args, **_options):
         assert fun == "virt.vm_state"
-        listed = {host: vms_by_host[host] for host in hosts if host in vms_by_host}
-        inventory.refresh_hints(cloud, lastseen.ReportedNames(names_by_host=listed))
+        answers_by_host = {host: vms_by_host[host] for host in hosts if host in vms_by_host}
+        inventory.refresh_hints(cloud, lastseen.ReportedNames(names_by_host=answers_by_host))
         return Survey(
-            answers=listed, unreachable=[host for host in hosts if host not in vms_by_host]
+            answers=answers_by_host, unreachable=[host for host in hosts if host not in vms_by_host]
         )
 
     monkeypatch.setattr(inventory, "survey", survey)
@@ -91,7 +91,7 @@ def test_a_host_without_a_key_is_shut_out_without_force(secured, notices, answer
     assert allowing.disallow(secured, ["hyper3"], now())["disallowed"] == ["hyper3"]
 
 
-def test_a_host_that_cannot_be_asked_is_judged_by_what_was_last_seen(
+def test_a_host_that_cannot_be_asked_is_judged_by_its_last_seen_vms(
     secured, notices, answers, monkeypatch
 ):
     def fails(*_args, **_options):

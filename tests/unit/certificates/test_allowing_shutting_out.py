@@ -129,20 +129,22 @@ KEYS = {"bytes": b"\xff\xfe\x00bad", "words": b"not a key at all", "nothing": b"
 
 @pytest.mark.parametrize("content", KEYS.values(), ids=KEYS)
 @pytest.mark.parametrize(
-    ("name", "listed"),
+    ("name", "expected"),
     [
         ("badpub1", {"waiting": {"badpub1": compat.UNREADABLE}}),
         ("odd name", {"odd_ids": {"odd name": candidates.ODD_ID_MESSAGE}}),
     ],
 )
-def test_a_waiting_file_that_is_no_key_is_shown_without_a_fingerprint(opts, content, name, listed):
+def test_a_waiting_file_that_is_no_key_is_shown_without_a_fingerprint(
+    opts, content, name, expected
+):
     compat.KeyStore(opts).accept("hyper1", "K")
     folder = membership.folder(opts).parent / "minions_pre"
     folder.mkdir(exist_ok=True)
     (folder / name).write_bytes(content)
 
-    shown = allowing.show_members(opts)
-    assert {key: shown[key] for key in ("waiting", "odd_ids") if key in shown} == listed
+    members = allowing.show_members(opts)
+    assert {key: members[key] for key in ("waiting", "odd_ids") if key in members} == expected
     assert minionkeys.read_accepted(opts, name) is None
     minionkeys.refuse_taken(opts, name)
 

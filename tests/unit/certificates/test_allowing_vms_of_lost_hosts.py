@@ -43,7 +43,7 @@ def test_a_vm_of_the_only_hypervisor_cannot_move(monkeypatch, opts):
 def test_the_vms_of_a_silent_host_are_shown_as_they_were_last_seen(name):
     data = {"unreachable": ["hyper9"], "last_seen": {"hyper9": ["db1", "web1"]}}
 
-    shown = " ".join(outputter(name)(data).split())
+    text = " ".join(outputter(name)(data).split())
 
-    assert shown.endswith("had db1, web1 when it was last asked")
-    assert "does not answer" in shown
+    assert text.endswith("had db1, web1 when it was last asked")
+    assert "does not answer" in text

@@ -19,11 +19,11 @@ def test_keys_that_wait_are_shown_as_their_hosts_show_them(opts, tmp_path):
     pending.mkdir(parents=True, exist_ok=True)
     (pending / "newhost").write_text(public)
 
-    shown = allowing.show_members(opts)
+    members = allowing.show_members(opts)
 
     # A host shows this fingerprint, and not the one of salt-key -f on 3008.
     finger = pem_finger(str(key_file), sum_type=opts["hash_type"])
-    assert shown["waiting"] == {"newhost": finger}
+    assert members["waiting"] == {"newhost": finger}
     with pytest.raises(BadArgument, match="salt-run virt.allow shows its fingerprint") as refused:
         allowing.allow(opts, ["newhost"])
     assert "salt-key -f" not in str(refused.value)
@@ -49,23 +49,23 @@ def odd_keys(opts):
     """Keys that wait under ids that a stranger chose, and one under a valid id."""
     pending = Path(opts["pki_dir"]) / "minions_pre"
     pending.mkdir(parents=True, exist_ok=True)
-    real = keypairs.named("a guest")[0]
+    public_key = keypairs.named("a guest")[0]
     (pending / "hyper3").write_text(keypairs.named("hyper1")[0])
     for minion_id in ODD:
         # A minion sends its public key in clear, so that a stranger can send it, too.
-        (pending / minion_id).write_text(real)
-    return real
+        (pending / minion_id).write_text(public_key)
+    return public_key
 
 
 def test_an_odd_id_is_named_as_hostile_and_has_no_fingerprint_to_compare(opts, tmp_path, odd_keys):
-    shown = allowing.show_members(opts)
+    members = allowing.show_members(opts)
 
-    assert list(shown["waiting"]) == ["hyper3"]
-    assert sorted(shown["odd_ids"]) == sorted(ODD)
-    assert all("do not accept its key" in line for line in shown["odd_ids"].values())
+    assert list(members["waiting"]) == ["hyper3"]
+    assert sorted(members["odd_ids"]) == sorted(ODD)
+    assert all("do not accept its key" in line for line in members["odd_ids"].values())
     (tmp_path / "minion.pub").write_text(odd_keys)
     finger = pem_finger(str(tmp_path / "minion.pub"), sum_type=opts["hash_type"])
-    assert finger not in str(shown)
+    assert finger not in str(members)
 
 
 # The other two ids are also legal targets: a glob, and an id with a space at its end.

@@ -277,11 +277,11 @@ def test_libvirts_group_is_read_administrators_left_out(host_root, base, monkeyp
 def test_the_facts_say_whether_displays_have_passwords_but_not_which(base):
     facts_of_host = read_facts(base)
 
-    shown = {
+    displays = {
         display.vm: (display.type, display.address, display.has_password)
         for display in facts_of_host.displays
     }
-    assert shown == {"open": ("vnc", "0.0.0.0", False), "closed": ("vnc", "0.0.0.0", True)}
+    assert displays == {"open": ("vnc", "0.0.0.0", False), "closed": ("vnc", "0.0.0.0", True)}
     assert {"open", "closed"} <= set(facts_of_host.vms)
 
 
@@ -312,7 +312,7 @@ def test_the_digest_of_a_library_depends_on_its_files_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("virt", "compat", "wrong"),
+    ("virt", "compat", "wrong_options"),
     [
         ({}, None, []),
         ({"compat": "3006"}, "3006", []),
@@ -324,7 +324,7 @@ def test_the_digest_of_a_library_depends_on_its_files_alone(tmp_path):
         ),
     ],
 )
-def test_wrong_options_and_options_that_open_vms_are_named(tmp_path, virt, compat, wrong):
+def test_wrong_options_and_options_that_open_vms_are_named(tmp_path, virt, compat, wrong_options):
     options = config.host_settings({"virt": virt}, connection="test:///default")
 
     with connect.open_connection(options, readonly=False) as conn:
@@ -332,4 +332,4 @@ def test_wrong_options_and_options_that_open_vms_are_named(tmp_path, virt, compa
             conn, options, str(tmp_path), str(tmp_path / "minion.pem")
         )
 
-    assert (facts_of_host.compat, facts_of_host.wrong_options) == (compat, wrong)
+    assert (facts_of_host.compat, facts_of_host.wrong_options) == (compat, wrong_options)

@@ -123,10 +123,12 @@ def test_no_listed_function_gives_an_argument_to_a_shell_or_deletes_keys(package
     files |= {"group": "groupadd", "locale": "localemod", "pkg": "aptpkg", "sys": "sysmod"}
     looked_at = 0
     for module, names in table.items():
-        loaded = importlib.import_module(f"salt.{package}.{files.get(module, module)}")
-        aliases = {alias: name for name, alias in getattr(loaded, "__func_alias__", {}).items()}
+        salt_module = importlib.import_module(f"salt.{package}.{files.get(module, module)}")
+        aliases = {
+            alias: name for name, alias in getattr(salt_module, "__func_alias__", {}).items()
+        }
         for name in names.split():
-            function = getattr(loaded, aliases.get(name, name), None)
+            function = getattr(salt_module, aliases.get(name, name), None)
             if inspect.isfunction(function) and inspect.signature(function).parameters:
                 source = inspect.getsource(function)
                 looked_at += 1

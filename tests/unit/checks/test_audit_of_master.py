@@ -169,12 +169,12 @@ def with_reactor_file_named(as_is):
         for folder in (world.folder, world.folder / "srv"):
             (folder / "crashed.sls").write_text(text)
         world.opts["file_roots"] = {"base": [str(world.folder / "srv")]}
-        mapped = world.folder / "reactors.yaml"
-        mapped.write_text(f"- {LIFECYCLE}: [{world.folder}/crashed.sls]\n")
+        reactor_file = world.folder / "reactors.yaml"
+        reactor_file.write_text(f"- {LIFECYCLE}: [{world.folder}/crashed.sls]\n")
         world.opts["reactor"] = {
             "served": [{LIFECYCLE: ["salt://crashed.sls?saltenv=base"]}],
             "pattern": [{LIFECYCLE: f"{world.folder}/cra*.sls"}],
-            "map": str(mapped),
+            "map": str(reactor_file),
         }[as_is]
 
     return plant
@@ -347,10 +347,10 @@ def test_a_master_without_hypervisors_and_without_a_ca_is_audited(opts, monkeypa
 
 
 def test_functions_that_only_read_may_be_granted():
-    looks = ["test.ping", "virt.query", "network.interfaces", "state.show_top", "mine.get"]
+    functions = ["test.ping", "virt.query", "network.interfaces", "state.show_top", "mine.get"]
     wheels = {"@wheel": ["key.list_all", "key.finger"], "@runner": ["manage.status", "jobs.*"]}
 
-    assert (describe_grants(["virt.vm_state", {"*": looks}, wheels, "@jobs", 7, "("])) == []
+    assert (describe_grants(["virt.vm_state", {"*": functions}, wheels, "@jobs", 7, "("])) == []
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_the_masters_user_may_do_all(world):
 def test_the_page_names_every_check():
     page = (Path(__file__).parents[3] / "docs/security.md").read_text()
     rows = page.partition("| Check |")[2].partition("\n\n")[0]
-    planted = {check for checks in (CHECKS, on_a_host) for _do, check in checks.values()}
-    planted |= {row[0] for row in of_cells.values()}
+    planted_checks = {check for checks in (CHECKS, on_a_host) for _do, check in checks.values()}
+    planted_checks |= {row[0] for row in of_cells.values()}
 
-    assert set(re.findall(r"^\| `([a-z-]+)`", rows, re.M)) == planted | {"ca-ends"}
+    assert set(re.findall(r"^\| `([a-z-]+)`", rows, re.M)) == planted_checks | {"ca-ends"}

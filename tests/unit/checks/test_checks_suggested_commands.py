@@ -69,13 +69,15 @@ def test_the_wait_of_an_emptied_host_quotes_the_name(monkeypatch, run):
 
 
 def test_errors_about_unproved_records_quote_the_name():
-    noted = {"h1": {NAME: ["h2"]}, "h2": {}, "h3": {}}
+    notes_by_host = {"h1": {NAME: ["h2"]}, "h2": {}, "h3": {}}
 
-    back = evacuationnotes.find_away(noted, "h1", {"h2": {NAME}}, set())
-    unsure = evacuationnotes.confirm_away(back, "h1", {}, {}, {}).uncertain[NAME]
-    elsewhere = evacuationnotes.find_away(noted, "h1", {"h3": {NAME}}, {"h2"}).uncertain[NAME]
+    away_vms = evacuationnotes.find_away(notes_by_host, "h1", {"h2": {NAME}}, set())
+    reason = evacuationnotes.confirm_away(away_vms, "h1", {}, {}, {}).uncertain[NAME]
+    elsewhere = evacuationnotes.find_away(notes_by_host, "h1", {"h3": {NAME}}, {"h2"}).uncertain[
+        NAME
+    ]
 
-    assert suggests(unsure, "salt-run", "virt.migrate", NAME, "h1")
+    assert suggests(reason, "salt-run", "virt.migrate", NAME, "h1")
     assert suggests(elsewhere, "salt-run", "virt.migrate", NAME, "h1")
     assert elsewhere.endswith(f"virt.evacuated {shlex.quote(f'{{{NAME}: null}}')}")
 

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def built(hypervisor, monkeypatch, tmp_path):
     """A host with one VM: an overlay, an empty disk, a seed; libvirt's own folders are empty."""
-    named = [(tmp_path / kind, end, kind) for _folder, end, kind in unusedfiles._LIBVIRT_FILES]
-    monkeypatch.setattr(unusedfiles, "_LIBVIRT_FILES", named)
+    folders = [(tmp_path / kind, end, kind) for _folder, end, kind in unusedfiles._LIBVIRT_FILES]
+    monkeypatch.setattr(unusedfiles, "_LIBVIRT_FILES", folders)
     monkeypatch.setattr(localleftovers, "NETWORK_FOLDERS", (tmp_path / "network",))
     monkeypatch.setattr(localleftovers, "_UNITS", tmp_path / "units")
     monkeypatch.setattr(localleftovers, "_RULES", tmp_path / "rules")
@@ -132,13 +132,14 @@ def test_a_foreign_file_is_not_shown(built):
 
 def test_the_base_of_an_operators_overlay_is_not_shown(built):
     undefine_quietly(built)
-    below, above = path_of(built, "web1_data.qcow2"), path_of(built, "mine.qcow2")
+    base_file, overlay_file = path_of(built, "web1_data.qcow2"), path_of(built, "mine.qcow2")
     subprocess.run(
-        ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", below, above], check=True
+        ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base_file, overlay_file],
+        check=True,
     )
 
     assert unused_files(built) == LEFT[1:]
-    assert_not_put_away(built, below)
+    assert_not_put_away(built, base_file)
 
 
 def test_a_file_that_a_program_has_open_is_not_shown(built):
@@ -172,9 +173,9 @@ def test_files_in_open_records_are_not_shown(built, purpose):
 
 def test_an_unreadable_record_protects_all_files(built):
     undefine_quietly(built)
-    broken = reservations.folder(built.settings) / "build/web9.json"
-    broken.parent.mkdir(parents=True, exist_ok=True)
-    broken.write_text("{")
+    broken_record = reservations.folder(built.settings) / "build/web9.json"
+    broken_record.parent.mkdir(parents=True, exist_ok=True)
+    broken_record.write_text("{")
 
     assert unused_files(built) == []
     assert_not_put_away(built, path_of(built, "web1_data.qcow2"))
@@ -293,10 +294,10 @@ def test_an_incomplete_firewall_is_shown(built, tmp_path, monkeypatch):
 
 def test_a_token_is_removed_when_no_authorization_can_be_for_it(built):
     folder = Path(built.settings.state_dir) / "tokens"
-    before, now = plant(folder / "a"), folder / "b"
-    now.touch()
+    old_token, new_token = plant(folder / "a"), folder / "b"
+    new_token.touch()
 
-    assert mend(built, token=[before, str(now)]) == ["token of VM a: removed"]
+    assert mend(built, token=[old_token, str(new_token)]) == ["token of VM a: removed"]
     assert [path.name for path in folder.iterdir()] == ["b"]
 
 
@@ -340,18 +341,18 @@ def test_a_missing_file_has_no_owner_mark(tmp_path):
     assert ownermark.read_owner(tmp_path / "nowhere") is None
 
 
-def test_a_program_that_ends_meanwhile_is_no_obstacle(tmp_path, monkeypatch):
+def test_a_program_that_ends_during_the_scan_is_no_obstacle(tmp_path, monkeypatch):
     """The test uses a mock: no test can end a program between two system calls of another."""
-    ended, usual = [], Path.iterdir
+    ended_programs, original_iterdir = [], Path.iterdir
 
     def listed(path):
         if str(path) == f"/proc/{os.getppid()}/fd":
-            ended.append(path)
+            ended_programs.append(path)
             raise FileNotFoundError(path)
-        return usual(path)
+        return original_iterdir(path)
 
     monkeypatch.setattr(Path, "iterdir", listed)
 
     with (tmp_path / "open").open("w") as handle:
         assert handle.name in unusedfiles._open_files()
-    assert ended
+    assert ended_programs

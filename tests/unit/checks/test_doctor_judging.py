@@ -34,19 +34,19 @@ def loose_file_of(kind="disk", path="/srv/gone1_system.qcow2", vm="gone1", uuid=
     return LooseFile(kind=kind, path=path, vm=vm, uuid=uuid, **fields)
 
 
-def cloud(master=None, silent=None, **hosts):
+def cloud(master=None, reasons_by_silent_host=None, **hosts):
     """Return the doctor's view of a cloud of two hosts."""
     facts_by_host = {"hyper1": facts(), "hyper2": facts(), **hosts}
     return DoctorCloud(
         master=master or MasterRecords(code="1", copies=["/a"]),
         hosts=facts_by_host,
-        failures=failures(silent or {}),
+        failures=failures(reasons_by_silent_host or {}),
     )
 
 
-def failures(silent):
+def failures(reasons_by_host):
     """Return the hosts without an answer, by their reasons."""
-    return {host: HostFailure(reason=reason) for host, reason in silent.items()}
+    return {host: HostFailure(reason=reason) for host, reason in reasons_by_host.items()}
 
 
 def finding_keys(view):
@@ -148,10 +148,10 @@ def test_shared_files_that_another_host_may_need_are_not_found(loose_file, facts
 
 
 def test_leftovers_of_a_move_are_found_and_a_detached_disk_is_not():
-    moved = SeenVm(uuid="u-gone1", files=["/srv/gone1_system.qcow2"])
+    moved_vm = SeenVm(uuid="u-gone1", files=["/srv/gone1_system.qcow2"])
     detached = loose_file_of(path="/srv/gone1_data.qcow2")
     view = cloud(
-        hyper1=facts(files=[loose_file_of(), detached]), hyper2=facts(vms={"gone1": moved})
+        hyper1=facts(files=[loose_file_of(), detached]), hyper2=facts(vms={"gone1": moved_vm})
     )
 
     assert finding_keys(view) == [DISK]
@@ -185,15 +185,15 @@ def test_a_token_is_found_when_no_authorization_can_be_for_it():
 
 
 def test_an_abandoned_move_is_found_once():
-    leaving = MoveLeft(name="a", purpose="departure", phase="sending", is_live=False)
-    coming = MoveLeft(name="a", purpose="arrival", phase="ready", is_live=False)
-    half = cloud(hyper1=facts(moves=[leaving]), hyper2=facts(moves=[coming]))
+    departure = MoveLeft(name="a", purpose="departure", phase="sending", is_live=False)
+    arrival = MoveLeft(name="a", purpose="arrival", phase="ready", is_live=False)
+    half_move = cloud(hyper1=facts(moves=[departure]), hyper2=facts(moves=[arrival]))
 
-    assert finding_keys(half) == [("half-move", "hyper1", "a")]
-    at_it = replace(coming, is_live=True)
-    assert finding_keys(cloud(hyper1=facts(moves=[leaving]), hyper2=facts(moves=[at_it]))) == []
+    assert finding_keys(half_move) == [("half-move", "hyper1", "a")]
+    at_it = replace(arrival, is_live=True)
+    assert finding_keys(cloud(hyper1=facts(moves=[departure]), hyper2=facts(moves=[at_it]))) == []
     ordered = MasterRecords(code="1", copies=[], busy_vms=frozenset({"a"}))
-    assert finding_keys(cloud(ordered, hyper1=facts(moves=[leaving]))) == []
+    assert finding_keys(cloud(ordered, hyper1=facts(moves=[departure]))) == []
 
 
 def test_a_move_with_a_silent_host_is_not_called_abandoned():
@@ -209,7 +209,7 @@ def test_a_move_with_a_silent_host_is_not_called_abandoned():
     assert finding_with_silent_host.what.endswith("and no host that answers works on it")
 
 
-def test_certificates_of_a_host_that_is_gone_are_found_and_revoked_only_if_it_is_shut_out():
+def test_certificates_of_a_lost_host_are_revoked_only_if_it_is_shut_out():
     records = {
         "code": "1",
         "copies": [],
@@ -240,7 +240,7 @@ def test_a_vm_without_an_accepted_key_is_found_unless_its_key_was_rejected(state
 
 def test_leftovers_of_one_host_are_found_while_another_is_silent():
     leftovers = {check: ["/x"] for check in KINDS if check != "token"}
-    view = cloud(silent={"hyper3": "silent"}, hyper1=facts(left=leftovers))
+    view = cloud(reasons_by_silent_host={"hyper3": "silent"}, hyper1=facts(left=leftovers))
 
     assert sorted(finding[0] for finding in finding_keys(view)) == sorted(leftovers)
 

@@ -251,12 +251,12 @@ def test_a_host_that_is_silent_once_leaves_the_cloud_unproved(
 ):
     """No key is judged while a host is silent, so no two looks find this one."""
     minionkeys.accept(doctored_cloud.opts, "web", "K")
-    looks = []
+    host_looks = []
 
     def next_look(_s):
-        was_silent = len(looks) in silent_at
-        looks.append(_s)
-        if was_silent != (len(looks) in silent_at):
+        was_silent = len(host_looks) in silent_at
+        host_looks.append(_s)
+        if was_silent != (len(host_looks) in silent_at):
             doctored_cloud.hosts.silence("hyper2", is_silent=not was_silent)
 
     if 0 in silent_at:

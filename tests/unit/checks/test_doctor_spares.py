@@ -50,9 +50,9 @@ def test_a_loaded_definition_protects_only_its_own_files(built, monkeypatch):
 def test_a_host_that_judges_nothing_still_reports_shared_files_in_use(built, monkeypatch):
     path = path_of(built, "web1_data.qcow2")
     monkeypatch.setattr(sharing, "_file_systems_by_device", lambda: {_device(path): "nfs4"})
-    broken = reservations.folder(built.settings) / "build/web9.json"
-    broken.parent.mkdir(parents=True, exist_ok=True)
-    broken.write_text("{")
+    broken_record = reservations.folder(built.settings) / "build/web9.json"
+    broken_record.parent.mkdir(parents=True, exist_ok=True)
+    broken_record.write_text("{")
 
     assert path in look(built).shared
 
@@ -95,9 +95,9 @@ def test_an_existing_disk_that_was_attached_and_detached_is_not_shown(built):
 
 def test_an_unreadable_entry_of_the_trash_protects_all_files(built):
     undefine_quietly(built)
-    broken = reservations.folder(built.settings) / trash.PURPOSE / "web9-1.json"
-    broken.parent.mkdir(parents=True, exist_ok=True)
-    broken.write_text("{")
+    broken_record = reservations.folder(built.settings) / trash.PURPOSE / "web9-1.json"
+    broken_record.parent.mkdir(parents=True, exist_ok=True)
+    broken_record.write_text("{")
 
     assert unused_files(built) == []
     assert_not_put_away(built, path_of(built, "web1_data.qcow2"))

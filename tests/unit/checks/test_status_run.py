@@ -135,9 +135,9 @@ def test_a_silent_host_is_named_with_its_vms_and_not_counted_as_zero(fleet):
 
     status = fleet.status(has_checks=False)
 
-    (silent,) = status["hosts"]["silent"]
-    assert (silent["host"], silent["last_seen"]) == ("hyper3", 2)
-    assert 7190 < silent["silent_s"] < 7300 and silent["since"].endswith("+00:00")
+    (silent_host,) = status["hosts"]["silent"]
+    assert (silent_host["host"], silent_host["last_seen"]) == ("hyper3", 2)
+    assert 7190 < silent_host["silent_s"] < 7300 and silent_host["since"].endswith("+00:00")
     assert (status["hosts"]["allowed"], status["hosts"]["answering"]) == (3, 2)
     assert (status["vms"]["total"], status["vms"]["last_seen"]) == (0, 2)
     assert status["room"]["cpus"]["limit"] == 16
@@ -192,9 +192,11 @@ def test_each_verdict_is_that_of_its_command(fleet, is_silent):
     for name, rows in findings_by_command.items():
         assert sum(checks[name]["by_check"].values()) == len(rows), name
         assert set(checks[name]["by_check"]) == {row["check"] for row in rows}
-    needed = [row for row in findings_by_command["setup_check"] if row["level"] == "needed"]
-    assert checks["setup_check"]["findings"] == len(needed)
-    assert checks["setup_check"]["hints"] == len(findings_by_command["setup_check"]) - len(needed)
+    needed_rows = [row for row in findings_by_command["setup_check"] if row["level"] == "needed"]
+    assert checks["setup_check"]["findings"] == len(needed_rows)
+    assert checks["setup_check"]["hints"] == len(findings_by_command["setup_check"]) - len(
+        needed_rows
+    )
     assert checks["doctor"]["hints"] == 0 and checks["doctor"]["error"] is None
 
 
@@ -296,9 +298,9 @@ def test_certificates_are_named_when_they_end_soon_and_the_newest_counts(fleet, 
     ends = {"/etc/ca.pem": NOW + timedelta(days=40), "/etc/new.pem": NOW + timedelta(days=400)}
     monkeypatch.setattr(masterfacts.MasterFacts, "ca_ends", ends)
 
-    named = fleet.status(has_checks=False)["certificates"]
+    ending_certificates = fleet.status(has_checks=False)["certificates"]
 
-    assert [(row["host"], row["certificate"], row["days_left"]) for row in named] == [
+    assert [(row["host"], row["certificate"], row["days_left"]) for row in ending_certificates] == [
         (None, "/etc/ca.pem", 40),
         ("hyper2", "qemu-server", 12),
         ("hyper3", "qemu-client", -2),

@@ -18,13 +18,13 @@ def test_a_short_name_or_another_case_suggests_the_minion_id(opts, do):
     for minion_id in ("rack1.example.org", "rack2.example.org", "rack2.example.net"):
         minionkeys.accept(opts, minion_id, keypairs.named("a guest")[0])
 
-    for typed, suggested in (
+    for typed_name, suggested in (
         ("rack1", "rack1.example.org"),
         ("Rack1.example.com", "rack1.example.org"),
         ("rack2", "rack2.example.net or rack2.example.org"),
     ):
-        with pytest.raises(BadArgument, match=f"'{typed}'.*; is {suggested} meant[?]"):
-            do(opts, [typed])
+        with pytest.raises(BadArgument, match=f"'{typed_name}'.*; is {suggested} meant[?]"):
+            do(opts, [typed_name])
     with pytest.raises(BadArgument) as refused:
         do(opts, ["rack3"])
     assert "meant" not in str(refused.value)

@@ -60,17 +60,21 @@ def test_a_hosts_error_keeps_its_class_and_a_missing_function_its_remedy():
     assert replied(why="no room", kind="ReservationRefused").kind == "ReservationRefused"
     assert replied(value={"error": "no room", "kind": "ReservationRefused"}).kind
     assert replied(value={"error": "no room", "kind": ["odd"]}).kind == ""
-    missing = replied(why="'virt.x' is not available.", kind="FunctionMissing")
-    assert missing.error.endswith("older version of Salt Virt; run: salt 'h 1' saltutil.sync_all")
+    missing_function = replied(why="'virt.x' is not available.", kind="FunctionMissing")
+    assert missing_function.error.endswith(
+        "older version of Salt Virt; run: salt 'h 1' saltutil.sync_all"
+    )
 
 
 def test_the_exit_code_decides_whether_a_reply_is_an_error():
-    good = hearing.reply_from_answer(signed.SignedAnswer(minion="h", about="1", value={"a": 1}))
+    good_reply = hearing.reply_from_answer(
+        signed.SignedAnswer(minion="h", about="1", value={"a": 1})
+    )
     bad = hearing.reply_from_answer(
         signed.SignedAnswer(minion="h", about="1", value={"error": "x"}, retcode=1)
     )
 
-    assert (good.ok, good.value) == (True, {"a": 1})
+    assert (good_reply.ok, good_reply.value) == (True, {"a": 1})
     assert (bad.ok, bad.value, bad.is_missing) == (False, {"error": "x"}, False)
     assert not minions.Reply(minion="h", is_missing=True).ok
 
@@ -194,7 +198,7 @@ def test_the_table_of_a_deployment_has_the_reasons_of_hosts():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "profile", "seeded"),
+    ("arguments", "profile", "is_seeded"),
     [
         ({"image": "salt://a"}, {}, True),
         ({"image": "salt://a", "seed": False}, {}, False),
@@ -209,10 +213,10 @@ def test_the_table_of_a_deployment_has_the_reasons_of_hosts():
         ({"disk": "none"}, {}, False),
     ],
 )
-def test_a_key_is_made_only_for_a_guest_that_is_seeded(arguments, profile, seeded):
+def test_a_key_is_made_only_for_a_guest_that_is_seeded(arguments, profile, is_seeded):
     info = told.but(tightclouds.host(1), profiles={"disk": profile})
 
-    assert fleetkit.request(**arguments).is_seeded(info) is seeded
+    assert fleetkit.request(**arguments).is_seeded(info) is is_seeded
 
 
 @pytest.fixture
@@ -257,8 +261,8 @@ class LateMaster:
 def test_the_answer_of_a_job_that_has_ended_is_waited_for(
     monkeypatch, impatient, find_job, is_heard
 ):
-    late = LateMaster(said_s=2)
-    monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(late))
+    late_master = LateMaster(said_s=2)
+    monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(late_master))
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: find_job)
 
     reply = minions.order(impatient, "hyper1", "virt.init", [], {}, limit_s=60)
@@ -299,8 +303,10 @@ def test_a_timeout_names_the_limit_that_was_reached(
 
 @pytest.mark.parametrize(("limit_s", "is_named"), [(None, True), (60, False)])
 def test_our_limit_is_named_by_its_option(monkeypatch, impatient, limit_s, is_named):
-    late = minions.Reply(minion="h", is_missing=True, is_late=True, error="h was still at it")
-    monkeypatch.setattr(minions, "order", lambda *_args, **_options: late)
+    late_master = minions.Reply(
+        minion="h", is_missing=True, is_late=True, error="h was still at it"
+    )
+    monkeypatch.setattr(minions, "order", lambda *_args, **_options: late_master)
 
     with pytest.raises(hostcommands.HostUnresponsive, match="h was still at it") as caught:
         hostcommands.act(impatient, "h", "virt.start", "web", limit_s=limit_s)

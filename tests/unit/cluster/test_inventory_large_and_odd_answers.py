@@ -86,9 +86,9 @@ def test_a_family_of_machine_types_without_two_ends_is_no_traceback(ends):
 
 
 def test_of_a_vms_needs_only_pairs_count():
-    odd = [["tpm", "9.0"], [], ["one"], ["a", "b", "c"]]
+    odd_pairs = [["tpm", "9.0"], [], ["one"], ["a", "b", "c"]]
 
-    assert whatif.needs_of_move(told.moving(newer=odd)).newer == (("tpm", "9.0"),)
+    assert whatif.needs_of_move(told.moving(newer=odd_pairs)).newer == (("tpm", "9.0"),)
 
 
 @pytest.mark.parametrize(

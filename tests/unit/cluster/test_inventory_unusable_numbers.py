@@ -81,8 +81,15 @@ def table(answers):
 def test_the_reserve_of_a_host_may_exceed_its_memory():
     info = wire.read("h1", "virt.host_info", HostInfo, host_info_with("memory.limit_mib", -500))
     assert info.memory.limit_mib == -500
-    over = {"freecpu": -2, "freemem": -96.5, "node_info": {"cpus": 2, "phymemory": 3072}}
-    assert wire.read("h1", "virt.full_info", FullInfo, {**over, "vm_info": {}}).freecpu == -2
+    overcommitted_host = {
+        "freecpu": -2,
+        "freemem": -96.5,
+        "node_info": {"cpus": 2, "phymemory": 3072},
+    }
+    assert (
+        wire.read("h1", "virt.full_info", FullInfo, {**overcommitted_host, "vm_info": {}}).freecpu
+        == -2
+    )
 
 
 @pytest.mark.parametrize(

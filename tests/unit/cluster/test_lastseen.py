@@ -60,10 +60,12 @@ def test_a_move_puts_a_name_on_one_host():
 
 
 def test_a_host_that_makes_names_up_fills_no_disk():
-    many = [f"vm{n}" for n in range(100_000)]
+    many_names = [f"vm{n}" for n in range(100_000)]
 
     assert (
-        len(lastseen.merge_report({}, ReportedNames(names_by_host={"hyper1": many}))["hyper1"])
+        len(
+            lastseen.merge_report({}, ReportedNames(names_by_host={"hyper1": many_names}))["hyper1"]
+        )
         <= 4096
     )
 
@@ -104,7 +106,7 @@ def test_a_name_that_a_silent_host_has_is_not_given_away(cloud, command):
 
 
 @pytest.mark.parametrize(("fun", "arg"), [("virt.host_info", []), ("virt.presence", ["web"])])
-def test_a_name_that_a_silent_host_has_is_not_free_as_another_had_it_meanwhile(cloud, fun, arg):
+def test_a_name_of_a_silent_host_stays_taken_though_another_host_had_it_since(cloud, fun, arg):
     cloud.init("web", image=None)
     (host,) = cloud.hosts.where("web")
     cloud.hosts.silence(host)
@@ -182,15 +184,15 @@ def test_last_seen_vms_are_written_only_when_they_change(opts):
     )
     lastseen.refresh(opts, report)
     path = lastseen._file(opts).path
-    before, begin = path.stat(), time.process_time()
+    stat_before, begin = path.stat(), time.process_time()
 
     lastseen.refresh(opts, report)
 
     assert time.process_time() - begin < 1
-    assert path.stat().st_ino == before.st_ino and before.st_size < 300_000
-    assert before.st_mode & 0o777 == 0o600
+    assert path.stat().st_ino == stat_before.st_ino and stat_before.st_size < 300_000
+    assert stat_before.st_mode & 0o777 == 0o600
     lastseen.record_move(opts, "vm1-1", "hyper2")
-    assert path.stat().st_ino != before.st_ino
+    assert path.stat().st_ino != stat_before.st_ino
 
 
 def test_surveys_at_once_lose_nothing(opts):

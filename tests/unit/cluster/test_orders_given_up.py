@@ -85,14 +85,14 @@ def test_an_order_that_may_still_be_done_is_kept_with_its_key(cloud, monkeypatch
     monkeypatch.setattr(minions, "refuse", lambda *_args: answer)
     with pytest.raises(HostUnresponsive, match="may still be made, or be left, on hyper1"):
         cloud.init(host="hyper1")
-    before = key(cloud)
+    key_before = key(cloud)
     cloud.hosts.queues = None
 
     for command in (cloud.init, cloud.purge):
         with pytest.raises(NameTaken, match=r"it may be on hyper1 \(it "):
             command()
 
-    assert before and (key(cloud), left(cloud)) == (before, "ordered")
+    assert key_before and (key(cloud), left(cloud)) == (key_before, "ordered")
     if answer is None:
         assert cloud.init(host="hyper2", force=True)["host"] == "hyper2"
         return

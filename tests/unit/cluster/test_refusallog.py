@@ -81,8 +81,8 @@ def test_the_log_of_many_minions_has_a_bounded_size(caplog):
 def test_events_in_a_hosts_name_are_one_warning_of_a_command(opts, caplog):
     public, private = keypairs.named("a host")
     minionkeys.accept(opts, "hyper1", public)
-    shown = []
-    cloud = SimpleNamespace(opts=opts, progress=lambda stage, **_figures: shown.append(stage))
+    stages = []
+    cloud = SimpleNamespace(opts=opts, progress=lambda stage, **_figures: stages.append(stage))
     watch = hostcommands.progress_watcher(cloud, PROGRESS, "hyper1", "web1")
 
     for _number in range(2000):
@@ -94,4 +94,4 @@ def test_events_in_a_hosts_name_are_one_warning_of_a_command(opts, caplog):
         minion="hyper1", about=PROGRESS, fun="", value={"name": "web1", "stage": "S"}, why=None
     )
     watch(PROGRESS, {"id": "hyper1", "data": signed.pack(answer, private.encode())})
-    assert shown == ["S"]
+    assert stages == ["S"]

@@ -308,8 +308,8 @@ def play(lab, monkeypatch, call, changes, from_the=0):
 def shown(lab, outcome):
     """Return all output of a command that a user reads, as a table and without."""
     json.dumps(outcome.answer)
-    chosen = outcome.bus.outputter
-    tables = [outputter(chosen)(outcome.answer)] if chosen else []
+    outputter_name = outcome.bus.outputter
+    tables = [outputter(outputter_name)(outcome.answer)] if outputter_name else []
     return [*outcome.bus.lines, outcome.printed, lab.nested(outcome.answer), *tables]
 
 
@@ -332,8 +332,8 @@ def _texts(value):
 
 def _vm_of_call(args, kwarg):
     description = kwarg.get("about")
-    named = description.get("name") if isinstance(description, dict) else None
-    return kwarg.get("vm_") or kwarg.get("name") or named or (args[0] if args else None)
+    vm_name = description.get("name") if isinstance(description, dict) else None
+    return kwarg.get("vm_") or kwarg.get("name") or vm_name or (args[0] if args else None)
 
 
 def check_outcome(lab, call, outcome):
@@ -354,8 +354,8 @@ def check_outcome(lab, call, outcome):
 
 
 def _check_files(lab, outcome, name):
-    inside = str(lab.folder)
-    out = [path for path in outcome.written if not os.path.realpath(path).startswith(inside)]
+    folder_of_lab = str(lab.folder)
+    out = [path for path in outcome.written if not os.path.realpath(path).startswith(folder_of_lab)]
     assert out == []
     pki = {path.name for path in (lab.folder / "pki").glob("minions*/*") if path.is_file()}
     assert pki - {"h1", "h2", HOSTILE, name} == set()
@@ -366,8 +366,8 @@ def _check_orders(call, outcome):
     function, options, name = call[1:]
     for host, fun, args, kwarg in outcome.edge.orders:
         # The first argument of a clone is its source, which is only read.
-        named = args[1:] if fun == "virt.clone" else args
-        is_its_own = _vm_of_call(named, kwarg) in (name, "own")
+        vm_name = args[1:] if fun == "virt.clone" else args
+        is_its_own = _vm_of_call(vm_name, kwarg) in (name, "own")
         # A host checks the token of a move itself; the VMs below show that nothing happened.
         is_asked = function == "settle" and fun == "virt.migrate_step"
         assert fun in HARMLESS or is_its_own or is_asked, (host, fun, args, kwarg)

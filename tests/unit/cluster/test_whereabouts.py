@@ -188,10 +188,10 @@ def test_the_silent_host_of_a_move_that_is_not_over_does_not_count(
 )
 def test_the_reason_for_a_missing_answer_is_named(cloud, monkeypatch, reply, reason):
     monkeypatch.setattr(inventory, "all_hosts", lambda _cloud: ["hyper1", "hyper2"])
-    usual = minions.ask
+    original_ask = minions.ask
 
     def ask(cloud_, targets, fun, *args, **options):
-        answers = usual(cloud_, targets, fun, *args, **options)
+        answers = original_ask(cloud_, targets, fun, *args, **options)
         return {
             **answers,
             **({"hyper2": replace(reply, minion="hyper2")} if "hyper2" in answers else {}),
@@ -244,7 +244,7 @@ def doubled(two, master):
     return two
 
 
-def test_an_evacuation_leaves_a_stale_definition_where_it_is(doubled, master):
+def test_an_evacuation_does_not_move_a_stale_definition(doubled, master):
     plan = evacuate.dry_run(master, "h1", with_stopped=True)
     with pytest.raises(evacuate.NotAllMoved) as caught:
         evacuate.evacuate(master, "h1", **HOW)

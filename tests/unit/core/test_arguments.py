@@ -52,7 +52,7 @@ def test_a_wrong_number_of_cpus_is_refused_with_its_name(cpu):
 
 
 @pytest.mark.parametrize("number", [2**53 + 1, str(2**53 + 1), 2**64 - 1, str(-(2**63)), 4.0, "4"])
-def test_a_number_is_whole_however_large_it_is(number):
+def test_whole_numbers_of_any_size_are_accepted(number):
     assert arguments.whole_number("quota", number, least=-(2**63)) == int(number)
 
 

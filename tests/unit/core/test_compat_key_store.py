@@ -49,11 +49,11 @@ def test_no_key_has_the_fingerprint_of_another_one(opts):
     """Salt uses a complete key in the first line, which is not in the fingerprint."""
     host_key, other_key = keypair.generate()[0], keypair.generate()[0]
     begin, *body, end = other_key.split("\n")[: other_key.strip().count("\n") + 1]
-    planted = "\n".join(["".join([begin, *body, end]), *host_key.split("\n")[1:]])
-    assert load_pem_public_key(planted.encode()) == load_pem_public_key(other_key.encode())
+    planted_key = "\n".join(["".join([begin, *body, end]), *host_key.split("\n")[1:]])
+    assert load_pem_public_key(planted_key.encode()) == load_pem_public_key(other_key.encode())
 
     assert put_waiting_key(opts, "host", host_key) != compat.UNREADABLE
-    assert put_waiting_key(opts, "stranger", planted) == compat.UNREADABLE
+    assert put_waiting_key(opts, "stranger", planted_key) == compat.UNREADABLE
 
 
 @pytest.mark.parametrize("line", ["-----BEGIN PUBLIC KEY-----", "Proc-Type: 4,ENCRYPTED", "x" * 9])
@@ -72,6 +72,6 @@ def test_a_key_has_the_fingerprint_that_its_host_shows(opts, tmp_path, kind, end
     key_file = tmp_path / "minion.pub"
     key_file.write_text(text)
 
-    shown = put_waiting_key(opts, "host", text.replace("\n", end) + last)
+    fingerprint = put_waiting_key(opts, "host", text.replace("\n", end) + last)
 
-    assert shown == pem_finger(str(key_file), sum_type=opts["hash_type"])
+    assert fingerprint == pem_finger(str(key_file), sum_type=opts["hash_type"])

@@ -20,14 +20,14 @@ def test_a_context_that_reports_fires_its_progress_signed_and_with_the_name(tmp_
     public, private = keypairs.named("hyper1")
     (tmp_path / "minion.pem").write_text(private)
     opts = {"id": "hyper1", "pki_dir": str(tmp_path)}
-    fired = []
-    functions = {"event.fire_master": lambda data, tag: fired.append((tag, data))}
+    events = []
+    functions = {"event.fire_master": lambda data, tag: events.append((tag, data))}
     context = Context.of(opts, {}, {}, functions)
 
     context.progress("Fetching", bytes=1)
     context.reporting("web1", "salt/virt/init").progress("Fetching", bytes=2)
 
-    ((tag, packed),) = fired
+    ((tag, packed),) = events
     progress = signed.unpack(packed, public, minion="hyper1", about="salt/virt/init")
     assert tag == "salt/virt/init"
     assert progress.value == {"name": "web1", "stage": "Fetching", "bytes": 2}

@@ -60,8 +60,8 @@ def test_the_digest_does_not_depend_on_the_pieces(data, cuts):
 
 def test_a_write_changes_the_signature(tmp_path):
     path = write(tmp_path / "disk", [(0, b"a")], BLOCK)
-    before = filecontent.signature(path)
+    signature_before = filecontent.signature(path)
     with open(path, "r+b") as handle:
         handle.write(b"b")
 
-    assert filecontent.signature(path) != before
+    assert filecontent.signature(path) != signature_before

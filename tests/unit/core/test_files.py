@@ -16,11 +16,11 @@ from saltvirt.core.salt import masteruser
 def test_a_write_replaces_in_one_step_and_leaves_no_part(tmp_path):
     path = tmp_path / "key.pem"
     files.write(path, b"old")
-    before = path.stat().st_ino
+    inode_before = path.stat().st_ino
     files.write(path, b"new", 0o640)
 
     assert path.read_bytes() == b"new"
-    assert path.stat().st_ino != before
+    assert path.stat().st_ino != inode_before
     assert path.stat().st_mode & 0o777 == 0o640
     assert os.listdir(tmp_path) == ["key.pem"]
 
@@ -111,15 +111,15 @@ def test_a_file_system_that_cannot_sync_a_folder_is_synced_whole(tmp_path, monke
 
 
 def test_only_the_parts_of_dead_processes_are_swept(tmp_path):
-    live = files.part_path(tmp_path, "x")
-    live.touch()
-    dead = live.name.replace(f"-{os.getpid()}-", "-999999999-")
-    for name in (dead, ".nobody-x.part", "x.part"):
+    live_part = files.part_path(tmp_path, "x")
+    live_part.touch()
+    dead_name = live_part.name.replace(f"-{os.getpid()}-", "-999999999-")
+    for name in (dead_name, ".nobody-x.part", "x.part"):
         (tmp_path / name).touch()
 
     files.sweep(tmp_path)
 
-    assert sorted(os.listdir(tmp_path)) == sorted([live.name, ".nobody-x.part", "x.part"])
+    assert sorted(os.listdir(tmp_path)) == sorted([live_part.name, ".nobody-x.part", "x.part"])
 
 
 def test_a_part_of_another_host_is_removed_a_day_after_its_last_write(tmp_path, monkeypatch):

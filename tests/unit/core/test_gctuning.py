@@ -38,25 +38,25 @@ def test_garbage_is_collected_less_often_while_many_vms_are_in_memory(collection
 
 @pytest.mark.parametrize("is_failing", [False, True])
 def test_afterwards_the_threshold_is_restored(is_failing):
-    before = gc.get_threshold()
+    threshold_before = gc.get_threshold()
 
     failing = pytest.raises(ValueError, match="no") if is_failing else nullcontext()
     with failing, gctuning.collect_rarely():
-        assert gc.get_threshold() != before
+        assert gc.get_threshold() != threshold_before
         if is_failing:
             raise ValueError("no")
 
-    assert gc.get_threshold() == before
+    assert gc.get_threshold() == threshold_before
 
 
 def test_the_last_of_several_threads_restores_the_threshold():
-    before = gc.get_threshold()
+    threshold_before = gc.get_threshold()
     first, second = gctuning.collect_rarely(), gctuning.collect_rarely()
 
     with ExitStack() as first_stack, ExitStack() as second_stack:
         first_stack.enter_context(first)
         second_stack.enter_context(second)
         first_stack.close()
-        assert gc.get_threshold() != before
+        assert gc.get_threshold() != threshold_before
 
-    assert gc.get_threshold() == before
+    assert gc.get_threshold() == threshold_before

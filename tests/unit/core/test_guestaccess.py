@@ -44,10 +44,10 @@ def test_values_that_are_no_guest_addresses_are_left_out(value):
 
 
 def test_a_guest_with_a_million_addresses_shows_sixteen():
-    many = (f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(1, 1 << 24))
+    addresses = (f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(1, 1 << 24))
 
-    assert len(guestaccess.addresses(many)) == guestaccess.MOST
-    assert next(many).startswith("10.0.3.")  # the remaining addresses were not read
+    assert len(guestaccess.addresses(addresses)) == guestaccess.MOST
+    assert next(addresses).startswith("10.0.3.")  # the remaining addresses were not read
 
 
 @pytest.mark.parametrize(

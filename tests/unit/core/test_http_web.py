@@ -96,8 +96,11 @@ def test_a_redirect_to_another_scheme_is_not_followed(redirecting_server, host, 
 
 def test_a_redirect_to_another_web_server_is_followed(redirecting_server, web, host, image):
     url, handler = redirecting_server
-    plain, status_codes = web
-    for handler.to in (f"{plain}/{image.name}", f"//{plain.removeprefix('http://')}/{image.name}"):
+    plain_address, status_codes = web
+    for handler.to in (
+        f"{plain_address}/{image.name}",
+        f"//{plain_address.removeprefix('http://')}/{image.name}",
+    ):
         content = saltvirt_web.fetch_small(
             f"{url}/x", MIB, Meter(writelimit.from_settings(host), "x", host.images)
         )
@@ -186,9 +189,9 @@ def tls_server(tmp_path, monkeypatch):
 
 
 def test_a_tls_server_may_not_redirect_to_a_plain_one(web, tls_server, host, image):
-    plain, status_codes = web
+    plain_address, status_codes = web
     url, handler = tls_server
-    handler.to = f"{plain}/{image.name}"
+    handler.to = f"{plain_address}/{image.name}"
 
     with pytest.raises(ImageError, match="leads to http://127.0.0.1, where nobody vouches"):
         obtain(host, f"{url}/x.qcow2")

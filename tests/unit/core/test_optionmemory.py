@@ -143,9 +143,9 @@ def test_options_moved_to_the_minions_file_come_from_the_file(minion):
 
 def test_a_new_value_of_a_good_pillar_counts_at_once(minion):
     options(minion, {"virt": GOOD})
-    more = {"trash_days": 30, "shared_paths": ["/srv/shared", "/srv/more"]}
+    new_values = {"trash_days": 30, "shared_paths": ["/srv/shared", "/srv/more"]}
 
-    assert options(minion, {"virt": {**GOOD, **more}}) == {**GOOD, **more}
+    assert options(minion, {"virt": {**GOOD, **new_values}}) == {**GOOD, **new_values}
 
 
 @pytest.mark.parametrize("broken", ["virt: {trash_days: 7", "virt: [", "- a\n- b\n"])

@@ -113,12 +113,12 @@ def test_a_record_that_cannot_be_read_hides_no_other(folder):
     for name in ("db1", "web 1"):
         with records.hold_record(folder, "build", name) as record:
             record.begin("t1", "making", **onrecord.build())
-    broken = folder / "build" / "web%201.json"
-    broken.write_text("{")
+    broken_record = folder / "build" / "web%201.json"
+    broken_record.write_text("{")
 
     assert [entry.name for entry in records.read_records(folder, "build")] == ["db1"]
     ((name, reason),) = records.find_unreadable(folder, "build").items()
-    assert name == "web 1" and f"the record {broken} cannot be read" in reason
+    assert name == "web 1" and f"the record {broken_record} cannot be read" in reason
 
 
 def test_a_crash_in_the_middle_of_a_write_leaves_the_phase_before(folder):

@@ -72,11 +72,11 @@ def set_value(value):
 
 @pytest.mark.parametrize(("shape", "answer"), [(HostInfo, HOST), (MigrationInfo, ABOUT)])
 def test_a_complete_answer_is_read_and_written_unchanged(shape, answer):
-    read = wire.read("h1", "virt.x", shape, answer)
+    answer_read = wire.read("h1", "virt.x", shape, answer)
 
-    assert wire.plain(read) == {**wire.plain(read), **answer}
+    assert wire.plain(answer_read) == {**wire.plain(answer_read), **answer}
     # A newer host has more fields.
-    assert wire.read("h1", "virt.x", shape, {**answer, "new": 1}) == read
+    assert wire.read("h1", "virt.x", shape, {**answer, "new": 1}) == answer_read
 
 
 def test_an_answer_of_an_older_host_may_lack_fields():
@@ -131,10 +131,10 @@ def test_the_error_about_a_wrong_name_calls_it_a_name():
 def test_a_wrong_type_anywhere_is_one_line_with_host_and_field(data):
     shape, answer = data.draw(strategies.sampled_from([(HostInfo, HOST), (MigrationInfo, ABOUT)]))
     path = data.draw(strategies.sampled_from([p for p in paths(answer) if p[0] in fields(shape)]))
-    broken = with_damage(answer, path, set_value(NO_TYPE))
+    broken_answer = with_damage(answer, path, set_value(NO_TYPE))
 
     with pytest.raises(wire.BadAnswer) as refused:
-        wire.read("h7", "virt.x", shape, broken)
+        wire.read("h7", "virt.x", shape, broken_answer)
 
     message = str(refused.value)
     assert "h7" in message and ".".join(path) in message and "\n" not in message
@@ -148,10 +148,10 @@ def test_a_missing_field_is_one_line_with_host_and_field(data):
         needed += [("cpu", "features"), ("memory", "limit_mib"), ("domain_types", "default")]
         needed += [("networks", "net0", "active"), ("versions", "qemu"), ("profiles", "disk")]
     path = data.draw(strategies.sampled_from(sorted(needed)))
-    broken = with_damage(answer, path, lambda inner, last: inner.pop(last))
+    broken_answer = with_damage(answer, path, lambda inner, last: inner.pop(last))
 
     with pytest.raises(wire.BadAnswer, match=rf"^h7 .* {'.'.join(path)} is missing"):
-        wire.read("h7", "virt.x", shape, broken)
+        wire.read("h7", "virt.x", shape, broken_answer)
 
 
 @pytest.mark.slow
@@ -184,16 +184,16 @@ def test_names_in_an_error_are_not_too_long():
 
 
 def test_true_is_not_a_number():
-    broken = with_damage(HOST, ("memory", "limit_mib"), set_value(True))
+    broken_answer = with_damage(HOST, ("memory", "limit_mib"), set_value(True))
 
     with pytest.raises(wire.BadAnswer, match="memory.limit_mib is bool"):
-        wire.read("h7", "virt.host_info", HostInfo, broken)
+        wire.read("h7", "virt.host_info", HostInfo, broken_answer)
 
 
 def test_a_host_with_a_broken_answer_has_failed_and_the_others_count(monkeypatch, opts):
     # The answers are fakes: no real host answers nonsense at will.
-    broken = with_damage(HOST, ("cpu", "vcpus_limit"), set_value("many"))
-    answers = {"h1": HOST, "h2": broken, "h3": None}
+    broken_answer = with_damage(HOST, ("cpu", "vcpus_limit"), set_value("many"))
+    answers = {"h1": HOST, "h2": broken_answer, "h3": None}
     replies = {host: minions.Reply(minion=host, value=answer) for host, answer in answers.items()}
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: replies)
 

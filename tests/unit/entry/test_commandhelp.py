@@ -57,13 +57,13 @@ def test_the_table_of_tasks_names_only_functions():
 
 def test_the_texts_of_hosts_are_those_of_their_docstrings():
     texts = hostcommandtexts.read()
-    written = commandhelp.read_hosts(ROOT / "_modules")
+    texts_in_source = commandhelp.read_hosts(ROOT / "_modules")
 
     assert {name: text.sentence for name, text in texts.items()} == {
-        name: text.sentence for name, text in written.items()
+        name: text.sentence for name, text in texts_in_source.items()
     }, "run: tests/env python3 tools/commandpage.py --write"
     assert {name: " ".join(text.words) for name, text in texts.items()} == {
-        name: " ".join(text.words) for name, text in written.items()
+        name: " ".join(text.words) for name, text in texts_in_source.items()
     }
 
 

@@ -48,7 +48,7 @@ def test_a_recorded_answer_has_the_shape_of_its_function(function):
         (answershapes.ANY, object(), []),
     ],
 )
-def test_a_wrong_answer_is_told_from_a_right_one(shape, value, wrong):
+def test_a_wrong_answer_is_distinguished_from_a_right_one(shape, value, wrong):
     assert list(answershapes.mismatches(shape, value)) == wrong
 
 

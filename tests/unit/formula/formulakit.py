@@ -32,8 +32,8 @@ def shown(options, sls, pillar, grains):
 
 def rendered(options, sls, pillar=None, **grains):
     """Return ``{id: (state.function, {argument: value})}`` of an SLS on such a system."""
-    usual = {"osarch": "amd64", "init": "systemd", "pythonexecutable": ONEDIR}
-    states = shown(options, sls, pillar or {"hypervisor": {}}, {**usual, **grains})
+    default_grains = {"osarch": "amd64", "init": "systemd", "pythonexecutable": ONEDIR}
+    states = shown(options, sls, pillar or {"hypervisor": {}}, {**default_grains, **grains})
     assert isinstance(states, dict), states
     out = {}
     for name, body in states.items():

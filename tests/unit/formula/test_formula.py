@@ -53,7 +53,7 @@ def test_every_system_gets_a_listener_for_tls_after_its_keys(options, family, re
 
 
 @pytest.mark.parametrize(("family", "release"), [system[:2] for system in SYSTEMS])
-def test_the_appliance_has_a_user_of_its_own_who_cannot_log_in(options, family, release):
+def test_the_appliance_has_a_user_of_its_own_without_a_login(options, family, release):
     states = rendered(options, "hypervisor", os_family=family, osrelease=release)
 
     for name in lending.USERS:
@@ -288,9 +288,9 @@ def test_a_host_without_systemd_listens_by_an_argument(options):
 
 
 def test_an_unknown_system_is_refused_by_name(options):
-    wrong = shown(options, "hypervisor", {"hypervisor": {}}, {"os_family": "Solaris"})
+    errors = shown(options, "hypervisor", {"hypervisor": {}}, {"os_family": "Solaris"})
 
-    assert "the formula hypervisor knows Arch, Debian, RedHat, Suse, not Solaris" in str(wrong)
+    assert "the formula hypervisor knows Arch, Debian, RedHat, Suse, not Solaris" in str(errors)
 
 
 def test_the_folder_of_images_is_the_one_that_vms_use(options):

@@ -69,7 +69,7 @@ def test_a_bridge_may_have_nothing_but_its_name(options):
     assert states["hypervisor_bridge_br1"][1]["name"] == "br1"
 
 
-def test_an_empty_repository_of_the_compiler_is_none(options):
+def test_an_empty_repository_of_the_compiler_counts_as_none(options):
     states = rendered(
         options,
         "hypervisor.packages",

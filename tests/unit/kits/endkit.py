@@ -128,8 +128,8 @@ class Settling:
                 step_options = options if step == "cancel" else {}
                 self.site.step(step, **step_options)
             else:
-                after = {"arrive": "arrived", "refuse": "refused"}.get(step)
-                self.other["phase"] = after
+                phase_after = {"arrive": "arrived", "refuse": "refused"}.get(step)
+                self.other["phase"] = phase_after
                 if step == "drop":
                     self.other["has"] = False
 

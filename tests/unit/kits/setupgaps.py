@@ -152,14 +152,14 @@ def time_off(by_s):
 
 def moving(**facts):
     """Return a gap: hyper1 lacks something for moves of VMs."""
-    usual = {"certificates": [], "listens": True, "peers": {"hyper2": None}}
-    return says(moving=MovingFacts(**{**usual, **facts}))
+    defaults = {"certificates": [], "listens": True, "peers": {"hyper2": None}}
+    return says(moving=MovingFacts(**{**defaults, **facts}))
 
 
 def folder(**facts):
     """Return a gap: hyper1's image folder has these faults."""
-    usual = {"path": "/srv/vm", "why_not": None, "user": "libvirt-qemu", "closed": None}
-    return says(folder=FolderFacts(**{**usual, **facts}))
+    defaults = {"path": "/srv/vm", "why_not": None, "user": "libvirt-qemu", "closed": None}
+    return says(folder=FolderFacts(**{**defaults, **facts}))
 
 
 def emulated(**facts):
@@ -170,9 +170,9 @@ def emulated(**facts):
 
 def profiles(nic=None, disk=None):
     """Return a gap: hyper1 has these default profiles."""
-    usual = NicProfile(bridges=["br0"], networks=[], links=[])
+    defaults = NicProfile(bridges=["br0"], networks=[], links=[])
     disk = disk or DiskProfile(size_mib=8192)
-    return tells(profiles=Profiles(nic={"default": nic or usual}, disk={"default": disk}))
+    return tells(profiles=Profiles(nic={"default": nic or defaults}, disk={"default": disk}))
 
 
 def resting(setup):

@@ -83,12 +83,12 @@ def test_a_daemon_that_cannot_be_told_now_is_told_later(host, place, monkeypatch
 def test_a_binary_revocation_list_is_replaced(host):
     work, functions = host
     path = Path(work.basepath) / "CA/cacrl.pem"
-    before = path.read_bytes()
-    path.write_bytes("Zürich".encode("latin-1") + before)
+    content_before = path.read_bytes()
+    path.write_bytes("Zürich".encode("latin-1") + content_before)
 
     changes, _comment = work.run(functions)
 
-    assert changes == {str(path): "written"} and path.read_bytes() == before
+    assert changes == {str(path): "written"} and path.read_bytes() == content_before
 
 
 def test_libvirtd_reads_the_files_written_before_the_disk_was_full(host, place, monkeypatch):

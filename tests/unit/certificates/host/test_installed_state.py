@@ -56,10 +56,10 @@ def test_damaged_files_are_replaced(host, damage):
     place = installed.places(work.basepath)["libvirt-server"]
     damage(place)
 
-    planned, _comment = work.plan()
+    planned_changes, _comment = work.plan()
     changes, _comment = work.run(functions)
 
-    assert set(planned) == set(changes) == {"libvirt-server"}
+    assert set(planned_changes) == set(changes) == {"libvirt-server"}
     assert stat.S_IMODE(place.key.stat().st_mode) == 0o600
     assert work.run(functions) == ({}, "all keys are in order")
 
@@ -114,21 +114,21 @@ def test_a_renewal_and_a_new_ca_keep_the_key_so_that_every_reader_finds_a_pair(h
 
 
 def test_one_run_of_a_host_waits_for_another(bare):
-    ended = []
-    second = threading.Thread(target=lambda: ended.append(bare.run(FUNCTIONS)))
+    ended_runs = []
+    second = threading.Thread(target=lambda: ended_runs.append(bare.run(FUNCTIONS)))
 
     def asked(question):
         if question["certificates"]:
             second.start()
             second.join(1)
-            assert ended == []
+            assert ended_runs == []
         return bare.ask(question)
 
     changes, _comment = replace(bare, ask=asked).run(FUNCTIONS)
     second.join()
 
     assert set(installed.DEFAULT_PURPOSES) <= set(changes)
-    assert ended == [({}, "all keys are in order")]
+    assert ended_runs == [({}, "all keys are in order")]
 
 
 def revoke(where, place):
@@ -211,28 +211,28 @@ def test_the_group_of_qemu_can_enter_the_folder_of_its_key(qemu, host, place):
 
 @needs_root
 @pytest.mark.parametrize("purpose", ["libvirt-client", "qemu-server"])
-def test_a_key_that_root_does_not_own_is_made_anew(qemu, host, purpose):
+def test_a_key_that_root_does_not_own_is_replaced(qemu, host, purpose):
     where = installed.places(host[0].basepath)[purpose]
     os.chown(where.key, pwd.getpwnam("nobody").pw_uid, -1)
-    before = where.key.read_bytes()
+    key_before = where.key.read_bytes()
 
     changes, _comment = host[0].run(FUNCTIONS)
 
     assert changes == {purpose: f"{where.key} belonged to nobody, not to root"}
-    assert where.key.stat().st_uid == 0 and where.key.read_bytes() != before
+    assert where.key.stat().st_uid == 0 and where.key.read_bytes() != key_before
     assert host[0].run(FUNCTIONS) == ({}, "all keys are in order")
 
 
 @needs_root
-def test_a_key_that_another_group_could_read_is_made_anew(qemu, host):
+def test_a_key_that_another_group_could_read_is_replaced(qemu, host):
     where = installed.places(host[0].basepath)["qemu-server"]
     os.chown(where.key, -1, grp.getgrnam("users").gr_gid)
-    before = where.key.read_bytes()
+    key_before = where.key.read_bytes()
 
     changes, _comment = host[0].run(FUNCTIONS)
 
     assert changes == {"qemu-server": f"{where.key} was readable by the group users"}
-    assert where.key.stat().st_gid == qemu and where.key.read_bytes() != before
+    assert where.key.stat().st_gid == qemu and where.key.read_bytes() != key_before
     assert host[0].run(FUNCTIONS) == ({}, "all keys are in order")
 
 
@@ -253,12 +253,12 @@ def test_a_new_group_of_qemu_is_applied_once(bare, monkeypatch):
 def test_a_key_that_qemu_cannot_read_is_due_and_is_kept(qemu, host):
     where = installed.places(host[0].basepath)["qemu-client"]
     where.key.chmod(0o600)
-    before = where.key.read_bytes()
+    key_before = where.key.read_bytes()
 
     changes, _comment = host[0].run(FUNCTIONS)
 
     assert changes == {"qemu-client": f"{where.key} cannot be read by QEMU's group daemon"}
-    assert (mode(where.key), where.key.read_bytes()) == (0o640, before)
+    assert (mode(where.key), where.key.read_bytes()) == (0o640, key_before)
 
 
 @needs_root
@@ -275,11 +275,11 @@ def test_qemu_cannot_write_in_the_folder_of_its_keys(qemu, bare):
 @needs_root
 @pytest.mark.parametrize("umask", [0o027, 0o077])
 def test_a_narrow_umask_does_not_lock_qemu_out(qemu, bare, umask):
-    before = os.umask(umask)
+    umask_before = os.umask(umask)
     try:
         bare.run(FUNCTIONS)
     finally:
-        os.umask(before)
+        os.umask(umask_before)
 
     base = Path(bare.basepath)
     modes = {name: mode(base / name) for name in (".", "..", "CA", "libvirt", "qemu")}
@@ -305,24 +305,24 @@ def test_a_closed_folder_above_the_keys_is_opened_for_qemu(qemu, host):
 
 @needs_root
 def test_a_closed_folder_of_others_is_named_and_left_alone(qemu, host):
-    above = Path(host[0].basepath).parent
-    above.chmod(0o700)
+    parent = Path(host[0].basepath).parent
+    parent.chmod(0o700)
 
-    changes, planned = host[0].run(FUNCTIONS), host[0].plan()
+    changes, planned_changes = host[0].run(FUNCTIONS), host[0].plan()
 
     # QEMU may enter it by another group or an ACL, so no change is due and no run fails.
     assert (
         changes
-        == planned
+        == planned_changes
         == (
             {},
             (
-                f"all keys are in order; {above} cannot be entered by QEMU's group daemon, "
-                f"which has its keys below it; if QEMU does not read them, run: chmod o+x {above}"
+                f"all keys are in order; {parent} cannot be entered by QEMU's group daemon, "
+                f"which has its keys below it; if QEMU does not read them, run: chmod o+x {parent}"
             ),
         )
     )
-    assert mode(above) == 0o700
+    assert mode(parent) == 0o700
 
 
 def test_a_lock_of_a_user_does_not_delay_the_revocation_list(host):

@@ -114,11 +114,11 @@ class UnlookingHands(Hands):
 @RUNNING
 def test_the_checker_finds_a_source_that_does_not_look_again(is_running, action_name, monkeypatch):
     monkeypatch.setitem(moveprotocol._AFTER, moveprotocol.LEAVING, lambda *_: moveprotocol.FINISH)
-    looks = moveprotocol.is_left_alone
+    original_rule = moveprotocol.is_left_alone
     monkeypatch.setattr(
         moveprotocol,
         "is_left_alone",
-        lambda *views: views[0].phase == moveprotocol.HANDING and looks(*views),
+        lambda *views: views[0].phase == moveprotocol.HANDING and original_rule(*views),
     )
     checker = Checker()
     monkeypatch.setattr(checker, "hands", UnlookingHands)
@@ -177,9 +177,9 @@ class _Answers:
 def test_a_decision_from_before_the_hand_over_does_not_cancel_it():
     # Another, slow master saw the move planned when its target had no record.
     record, hands = MoveRecord(token="t0", phase=moveprotocol.HANDING), _Answers()
-    late = moveprotocol.cancel(record, "t0", seen=moveprotocol.PLANNED, is_refused=True)
+    late_cancel = moveprotocol.cancel(record, "t0", seen=moveprotocol.PLANNED, is_refused=True)
     with pytest.raises(moveprotocol.OutOfTurn, match="handed over"):
-        effects.run(late, hands)
+        effects.run(late_cancel, hands)
     assert ("enter", moveprotocol.CANCELLED) not in hands.done
     in_time = moveprotocol.cancel(record, "t0", seen=moveprotocol.HANDING, is_refused=True)
     effects.run(in_time, hands)

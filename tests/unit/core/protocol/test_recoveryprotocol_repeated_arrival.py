@@ -8,9 +8,9 @@ from saltvirt.core.protocol.moveprotocol import ARRIVED, HANDING, LEAVING, Sourc
 class Hands:
     """Both hosts of a move with a recorded arrival, and the effects they are asked for."""
 
-    def __init__(self, phase=HANDING, fails=0):
+    def __init__(self, phase=HANDING, failures=0):
         self.source, self.target = Source(phase=phase, has=True), Target(phase=ARRIVED, has=True)
-        self.fails, self.done = fails, []
+        self.fails, self.done = failures, []
 
     def look_at_source(self):
         return self.source
