@@ -40,7 +40,7 @@ def test_a_minions_engine_sends_to_its_master(engine):
 def test_a_masters_engine_fires_on_its_own_bus(engine, monkeypatch):
     # A master's bus is a daemon: this one records the events.
     class Bus:
-        fired_events = []
+        fired = []
 
         def fire_event(self, data, tag):
             self.fired.append((tag, data))

@@ -261,7 +261,7 @@ class LateMaster:
 def test_the_answer_of_a_job_that_has_ended_is_waited_for(
     monkeypatch, impatient, find_job, is_heard
 ):
-    late_master = LateMaster(said_s=2)
+    late_master = LateMaster(delay_s=2)
     monkeypatch.setattr(Cloud, "client", lambda _self: contextlib.nullcontext(late_master))
     monkeypatch.setattr(minions, "ask", lambda *_args, **_options: find_job)
 

@@ -10,7 +10,7 @@ class Hands:
 
     def __init__(self, phase=HANDING, failures=0):
         self.source, self.target = Source(phase=phase, has=True), Target(phase=ARRIVED, has=True)
-        self.fails, self.done = failures, []
+        self.failures, self.done = failures, []
 
     def look_at_source(self):
         return self.source
@@ -20,7 +20,7 @@ class Hands:
 
     def arrive(self):
         self.done.append("arrive")
-        if self.fails >= len(self.done):
+        if self.failures >= len(self.done):
             raise OSError("libvirt does not answer")
 
     def finish(self):
@@ -52,7 +52,7 @@ def test_a_leaving_source_had_its_arrival_completed_before():
 
 
 def test_a_target_that_cannot_complete_the_arrival_keeps_the_move_open():
-    hands = Hands(fails=9)
+    hands = Hands(failures=9)
 
     with pytest.raises(OSError, match="libvirt does not answer"):
         effects.run(recoveryprotocol.settle(), hands)
