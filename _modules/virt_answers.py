@@ -22,7 +22,7 @@ with lazy_imports():
     from saltvirt.migration.host import sending
     from saltvirt.placement import brief
     from saltvirt.storage import fileusers, lostdisks
-    from saltvirt.vm.purge.host import purge
+    from saltvirt.vm.purge.host import removed
     from saltvirt.vm.show.host import inspect, listing, offering
 
 __virtualname__ = "virt"
@@ -118,7 +118,7 @@ def shared_files(name, **kwargs):
     """
     is_whole = arguments.boolean("removables", kwargs.pop("removables", False))
     with _module.opened("virt.shared_files", kwargs, readonly=True) as (conn, settings):
-        return purge.find_shared_files(conn, settings, name, removables=is_whole)
+        return removed.find_shared_files(conn, settings, name, removables=is_whole)
 
 
 def shared_disks(names, **kwargs):

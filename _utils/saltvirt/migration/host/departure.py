@@ -25,7 +25,7 @@ from saltvirt.migration.host.moveend import End
 from saltvirt.placement.answers import MigrationInfo
 from saltvirt.storage import diskpaths, policies, trash
 from saltvirt.vm.power.host import startlock
-from saltvirt.vm.purge.host import purge
+from saltvirt.vm.purge.host import removed
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.vm.show.host import migrationinfo
 
@@ -144,7 +144,7 @@ class Departure(End[DepartureFacts]):
 
     def begin(self, token: str, phase: str) -> None:
         moving = self.moving
-        own_paths = purge.find_own_files(self.conn, self._settings, self._name, removables=False)
+        own_paths = removed.find_own_files(self.conn, self._settings, self._name, removables=False)
         shared_paths = {disk.path for disk in moving.disks if disk.how == "shared"}
         nvram = [file.path for file in moving.nvram]
         volumes = [
