@@ -62,7 +62,7 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
 
 
 @runner_function
-def settle(name=None, keep=None, force=False, quiet=False):
+def settle(name=None, keep=None, force=False, quiet=False, dry_run=False):
     """
     Finish or undo interrupted moves, after asking both hosts.
 
@@ -80,6 +80,9 @@ def settle(name=None, keep=None, force=False, quiet=False):
         nevertheless. Defaults to False.
     quiet
         Show no progress. Defaults to False.
+    dry_run
+        Change nothing; return how each move would end by the hosts' present answers. Goes without
+        ``keep`` and ``force``, by which the operator decides. Defaults to False.
 
     The VM ends up on exactly one of the two. Returns ``{"settled": {name: "has moved to hyper2" |
     "stays on hyper1" | "was settled before"}}``; after ``keep`` and ``force``, what was lost. Exit
@@ -91,12 +94,14 @@ def settle(name=None, keep=None, force=False, quiet=False):
 
     .. code-block:: bash
 
+        salt-run virt.settle dry_run=True
         salt-run virt.settle
     """
-    cloud = Cloud.of(__opts__, __jid_event__, name or "moves", quiet)
+    is_dry, is_forced = arguments.boolean("dry_run", dry_run), arguments.boolean("force", force)
+    cloud = Cloud.of(__opts__, __jid_event__, name or "moves", quiet, is_reading=is_dry)
     if keep is not None and name is None:
         raise BadArgument("keep", "goes with the name of a VM")
-    return settling.settle_all(cloud, name, force=arguments.boolean("force", force), keep=keep)
+    return settling.settle_all(cloud, name, force=is_forced, keep=keep, is_dry=is_dry)
 
 
 @runner_function

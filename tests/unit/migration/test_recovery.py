@@ -1,6 +1,8 @@
 """Moves whose hosts fall silent or refuse, and whose runners die: every one comes to an end."""
 
 import re
+from contextlib import suppress
+from copy import deepcopy
 
 import pytest
 from saltvirt.cluster import orders
@@ -210,6 +212,50 @@ def test_settling_says_how_each_move_has_ended(two, master):
     assert settled(master) == {"settled": {}}
     with pytest.raises(BadArgument, match="no move of VM 'web' is on record on any host"):
         settled(master, "web")
+
+
+@pytest.mark.parametrize("call", CALLS, ids=" ".join)
+@pytest.mark.parametrize("is_done", [False, True], ids=["not done", "done"])
+def test_a_dry_run_of_settling_foretells_where_the_vm_is(two, master, call, is_done):
+    two.silent.add((*call, "the answer") if is_done else call)
+    with suppress(VirtError):
+        move(master)
+    two.silent.clear()
+    before = deepcopy((two.hosts, two.departures, two.arrivals, two.buried, two.away))
+
+    told = settled(master, is_dry=True)["settled"]
+
+    assert (two.hosts, two.departures, two.arrivals, two.buried, two.away) == before
+    assert bool(told) == bool(left(master))
+    settled(master)
+    (host,) = two.where("web")
+    for sentence in told.values():
+        assert re.match(f"(would stay on|stays on|would move to|has moved to) {host}", sentence)
+    assert is_over(two, master, host) and settled(master, is_dry=True) == {"settled": {}}
+
+
+def test_a_dry_run_of_settling_fails_where_settling_would(two, master):
+    two.departures["h1", "web"] = {**PLANNED, "token": "t1", "phase": "handing"}
+    two.silent.add("h2")
+    told = settled(master, is_dry=True)["settled"]["web"]
+    assert told.startswith("would stay on h1") and told.endswith("over only when h2 answers")
+
+    two.departures["h1", "web"]["was"] = False
+    with pytest.raises(recovery.Unsettled, match="h2 .* cannot be asked.* virt.settle web") as told:
+        settled(master, is_dry=True)
+    with pytest.raises(recovery.Unsettled) as done:
+        settled(master)
+
+    assert told.value.table == done.value.table
+    with pytest.raises(BadArgument, match="goes without keep and force"):
+        settled(master, "web", is_dry=True, keep="h1")
+
+
+def test_a_dry_run_of_settling_leaves_a_command_at_work_alone(two, master, monkeypatch):
+    two.departures["h1", "web"] = {**PLANNED, "token": "t1"}
+    monkeypatch.setattr(orders, "is_at_work", lambda *_: True)  # else a process of its own
+    with pytest.raises(recovery.Unsettled, match="'web' is being moved by another salt-run"):
+        settled(master, is_dry=True)
 
 
 def test_settling_names_the_hosts_that_were_not_asked(two, master):

@@ -4,7 +4,7 @@ import logging
 import os
 import secrets
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +25,13 @@ from saltvirt.storage import (
     policies,
     sharing,
     trash,
+    usage,
     vmvolumes,
 )
 from saltvirt.storage.images import removal
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.vm.power.host import startlock
-from saltvirt.vm.purge.host import keptstate, removed
+from saltvirt.vm.purge.host import removed
 from saltvirt.vm.purge.purgeanswers import Purged
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.xml.edit import readdomain
@@ -73,13 +74,9 @@ def purge(
     asked first.
     """
     elsewhere = elsewhere or OtherHostsUsage()
-    left: dict[str, str] = {}
     with ExitStack() as stack:
         with reservations.host_lock(settings):
-            domain_uuid = lifecycle.uuid_if_defined(conn, name)
-            reservations.refuse_moving(settings, name, domain_uuid)
-            if name in reservations.read_coming_vms(settings):
-                raise NameTaken(f"VM {name!r} is being built on this host; wait until that is over")
+            _refuse_at_work(conn, settings, name)
             leftover_message = unfinished.leftovers_of_purge_message(settings, name)
             was_begun = unfinished.settle_one(conn, settings, name)
             busy_message = f"VM {name!r} is being purged on this host by another job"
@@ -93,26 +90,27 @@ def purge(
                 if leftover_message is not None:
                     raise StorageError(leftover_message)
                 return Purged()
-            domain_uuid = _check_uuid(conn, name, uuid)
-            vm_removal = removed.read_removal(conn, name) if only_made else removed.ALL
-            state = keptstate.find(conn, settings, name, keeps_variables=vm_removal.keeps_variables)
-            facts = PurgeFacts(
-                uuid=domain_uuid,
-                paths=[],
-                definition=lifecycle.inactive_xml(conn, name),
-                autostart=state.autostart,
-                lost=state.lost or None,
-                tpm_state=state.tpm_state,
+            decision = removed.decide(
+                conn,
+                settings,
+                name,
+                _check_uuid(conn, name, uuid),
+                removables=removables,
+                only_made=only_made,
+                elsewhere=elsewhere,
             )
-            facts = removed.find(
-                conn, settings, name, facts, vm_removal, state, removables, elsewhere, left
-            )
-            paths = facts.paths
-            locked_record.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
-            vm_removal.release()
-        keep_nvram = vm_removal.keeps_variables or state.has_variables
+            paths = decision.facts.paths
+            locked_record.begin(secrets.token_hex(16), "removing", **wire.plain(decision.facts))
+            decision.removal.release()
+        keep_nvram = decision.removal.keeps_variables or decision.state.has_variables
         purged = _remove(
-            conn, settings, locked_record, paths, elsewhere, keep_nvram=keep_nvram, left=left
+            conn,
+            settings,
+            locked_record,
+            paths,
+            elsewhere,
+            keep_nvram=keep_nvram,
+            left=decision.left,
         )
         reservations.end(settings, locked_record)
     trash.sweep(settings)
@@ -120,6 +118,65 @@ def purge(
     if dirs:
         _remove_empty(conn, settings, [p for p in paths if not sharing.is_shared(settings, p)])
     return purged
+
+
+def plan(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    *,
+    removables: bool = False,
+    uuid: str | None = None,
+    only_made: bool = False,
+    elsewhere: OtherHostsUsage | None = None,
+) -> Purged:
+    """
+    Return what :func:`purge` would remove, put into the trash and leave; nothing is changed.
+
+    The arguments are those of :func:`purge`, and so are the refusals. The entry of the trash has no
+    name yet. Raises NameTaken if an interrupted build or purge of the VM is on record here: the
+    purge settles it first.
+    """
+    elsewhere = elsewhere or OtherHostsUsage()
+    with reservations.host_lock(settings):
+        _refuse_at_work(conn, settings, name)
+        if name in reservations.find_unfinished(settings):
+            raise NameTaken(
+                f"what virt.purge would remove is not known: a build or a purge of VM {name!r} was "
+                "interrupted on this host, and virt.purge settles that first"
+            )
+        reservations.refuse_building(settings, name)
+        if not lifecycle.is_defined(conn, name):
+            raise NoSuchVm(name)
+        decision = removed.decide(
+            conn,
+            settings,
+            name,
+            _check_uuid(conn, name, uuid),
+            removables=removables,
+            only_made=only_made,
+            elsewhere=elsewhere,
+        )
+        facts, left = decision.facts, decision.left
+        volumes = facts.volumes or []
+        index = usage.index(
+            conn, settings, excluded_vms=[name], removed_files=facts.paths, other_hosts=elsewhere
+        )
+        with unfinished.fill_purge_trash(settings, name, facts, is_dry=True) as drop:
+            gone = unfinished.remove(settings, index, policies.DELETE, facts.paths, drop, left)
+            if drop.stays(volumes):
+                left |= _describe_kept(volumes)
+            else:
+                left |= _find_needed(conn, settings, volumes, name, elsewhere)
+            gone += ["/".join(volume[:2]) for volume in volumes]
+            return replace(_report(facts, drop, gone, left), entry=None)
+
+
+def _refuse_at_work(conn: Any, settings: HostSettings, name: str) -> None:
+    """Raise NameTaken if the VM is being moved, cloned or built."""
+    reservations.refuse_moving(settings, name, lifecycle.uuid_if_defined(conn, name))
+    if name in reservations.read_coming_vms(settings):
+        raise NameTaken(f"VM {name!r} is being built on this host; wait until that is over")
 
 
 def _check_uuid(conn: Any, name: str, uuid: str | None) -> str:
@@ -177,17 +234,40 @@ def _remove(
             index = unfinished.index_without(conn, settings, name, paths, elsewhere)
             gone = unfinished.remove(settings, index, policies.DELETE, paths, drop, left)
             if drop.stays(volumes):
-                left |= {
-                    "/".join(volume[:2]): "only files can go into the trash; to remove it: "
-                    f"virt.volume_delete {' '.join(map(shlex.quote, volume[:2]))}"
-                    for volume in volumes
-                }
+                left |= _describe_kept(volumes)
             else:
                 vmvolumes.remove(conn, settings, volumes, other_hosts=elsewhere, left=left)
             gone += ["/".join(volume[:2]) for volume in volumes]
             return _report(facts, drop, gone, left)
     except StorageError as exc:
         raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
+
+
+def _find_needed(
+    conn: Any,
+    settings: HostSettings,
+    volumes: Iterable[Sequence[str]],
+    name: str,
+    elsewhere: OtherHostsUsage,
+) -> dict[str, str]:
+    """Return ``{POOL/VOLUME: reason}`` of a VM's volumes that something else may need."""
+    out = {}
+    for pool, volume, *_number in volumes:
+        verdict = vmvolumes.judge_volume(
+            conn, settings, policies.DELETE, pool, volume, name, other_hosts=elsewhere
+        )
+        if not verdict.is_free:
+            out[f"{pool}/{volume}"] = verdict.reason or "unknown"
+    return out
+
+
+def _describe_kept(volumes: Iterable[Sequence[str]]) -> dict[str, str]:
+    """Return ``{POOL/VOLUME: reason}`` of the volumes that stay as the trash is on."""
+    return {
+        "/".join(volume[:2]): "only files can go into the trash; to remove it: "
+        f"virt.volume_delete {' '.join(map(shlex.quote, volume[:2]))}"
+        for volume in volumes
+    }
 
 
 def _report(

@@ -99,7 +99,61 @@ def read_removal(conn: Any, name: str) -> Removal:
     )
 
 
-def find(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """
+    What a purge of a VM would do, decided under the host's lock.
+
+    facts
+        All that is removed, as the record has it.
+    removal
+        What is removed and what is kept, if not all is.
+    state
+        What is kept beside the disks.
+    left
+        ``{file or volume: reason}`` of what stays.
+    """
+
+    facts: PurgeFacts
+    removal: Removal
+    state: keptstate.KeptState
+    left: dict[str, str]
+
+
+def decide(
+    conn: Any,
+    settings: HostSettings,
+    name: str,
+    uuid: str,
+    *,
+    removables: bool,
+    only_made: bool,
+    elsewhere: OtherHostsUsage,
+) -> Decision:
+    """
+    Return what a purge of a defined VM removes; raise if nothing may be removed.
+
+    uuid
+        The VM's UUID; the other arguments are those of the purge.
+
+    Raises :class:`saltvirt.storage.sharing.AskAll` if other hosts must be asked first.
+    """
+    left: dict[str, str] = {}
+    removal = read_removal(conn, name) if only_made else ALL
+    state = keptstate.find(conn, settings, name, keeps_variables=removal.keeps_variables)
+    facts = PurgeFacts(
+        uuid=uuid,
+        paths=[],
+        definition=lifecycle.inactive_xml(conn, name),
+        autostart=state.autostart,
+        lost=state.lost or None,
+        tpm_state=state.tpm_state,
+    )
+    facts = _find_removed(conn, settings, name, facts, removal, state, removables, elsewhere, left)
+    return Decision(facts=facts, removal=removal, state=state, left=left)
+
+
+def _find_removed(
     conn: Any,
     settings: HostSettings,
     name: str,

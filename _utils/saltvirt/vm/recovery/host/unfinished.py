@@ -167,10 +167,10 @@ def _leftovers_message(name: str, facts: PurgeFacts) -> str:
 
 
 def fill_purge_trash(
-    settings: HostSettings, name: str, facts: PurgeFacts
+    settings: HostSettings, name: str, facts: PurgeFacts, *, is_dry: bool = False
 ) -> AbstractContextManager[trash.TrashFiller]:
     """Return the filler that removes a purged VM's files, into the trash if it is on."""
-    return trash.fill_trash(settings, name, reason="virt.purge", purged=facts)
+    return trash.fill_trash(settings, name, reason="virt.purge", purged=facts, is_dry=is_dry)
 
 
 def signatures(paths: Iterable[str]) -> dict[str, list[int]]:
