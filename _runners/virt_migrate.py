@@ -5,7 +5,7 @@ Move VMs between hypervisors, and empty whole hosts.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core import arguments
+from saltvirt.core import arguments, hostwords
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
@@ -22,13 +22,13 @@ __virtual__ = load_always
 
 
 @runner_function(outputter="virt_plan")
-def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
+def migrate(name, target=None, dry_run=False, quiet=False, host=None, **kwargs):
     """
     Move a VM to another hypervisor, encrypted, without its guest noticing.
 
     name
         The VM's name.
-    target
+    target, host
         The hypervisor that takes it. Defaults to the one that suits it best.
     dry_run
         Return the plan, or fail with every reason against it. Defaults to False.
@@ -55,10 +55,9 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
         salt-run virt.migrate centos1
     """
     is_dry, name = arguments.boolean("dry_run", dry_run), arguments.text("name", name)
+    new_host = hostwords.either(host, "target", target)
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
-    if is_dry:
-        return moving.dry_run(cloud, name, target, kwargs)
-    return moving.migrate(cloud, name, target, kwargs)
+    return (moving.dry_run if is_dry else moving.migrate)(cloud, name, new_host, kwargs)
 
 
 @runner_function
