@@ -225,8 +225,8 @@ def test_the_report_is_shown_with_each_command_whole(opts, hosts):
     lines = shown.splitlines()
     assert lines[0] == "hyper3: does not answer"
     assert lines[1].split() == ["VM", "WHAT", "IS", "LEFT", "OF", "IT"]
-    assert "cache            nothing that another host sees" in lines
-    assert any(line.startswith("mail             a VM of that name is on hyper1") for line in lines)
+    assert "cache  nothing that another host sees" in lines
+    assert any(line.startswith("mail   a VM of that name is on hyper1") for line in lines)
     for command in commands(report):
         assert f"   {command}" in lines
     numbers = [line.split(".")[0] for line in lines if line[:1].isdigit()]
