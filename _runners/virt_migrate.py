@@ -193,7 +193,8 @@ def restore(host, max_parallel=2, quiet=False, dry_run=False, per_host=2):
     per_host
         How many VMs come from one other host at a time. Defaults to 2.
 
-    VMs that the evacuation of another host moved on come back as well. Returns ``{"host", "moved",
+    VMs that the evacuation of another host moved on come back as well, and so do VMs that were
+    renamed since, under their new names. Returns ``{"host", "moved",
     "failed", "gone", "elsewhere", "warnings"}``: ``gone`` are VMs that were removed meanwhile,
     ``elsewhere`` VMs that an operator moved, which stay there; both are forgotten. Exit code 1 if a
     VM did not come back. Undo: virt.evacuate.

@@ -83,6 +83,71 @@ def test_a_restore_forgets_nothing_that_a_host_has_which_is_shut_out(cloud, run,
     assert three.noted("h3") == {"web1": ["h1"]}
 
 
+def renamed(cloud, host, name, new_name):
+    """Have a VM renamed on its host, as virt.rename and virsh domrename do: it keeps its UUID."""
+    cloud.hosts[host][new_name] = {**cloud.hosts[host].pop(name), "name": new_name}
+
+
+@pytest.mark.parametrize("is_name_taken", [False, True])
+def test_a_vm_that_was_renamed_since_comes_home(cloud, run, is_name_taken):
+    three = cloud(3)
+    three.put("web1", "h3")
+    three.refuses["h2"] = {"web1": ["it is full"]}
+    assert run(evacuate.evacuate, three, "h3", **HOW)["moved"] == {"web1": "h1"}
+    renamed(three, "h1", "web1", "shop1")
+    if is_name_taken:
+        three.put("web1", "h1", uuid="another")
+    said = {"shop1": "it was called web1 when it was evacuated"}
+
+    plan = run(restore.dry_run, three, "h3")
+    assert (plan["moves"], plan["gone"], plan["elsewhere"]) == ({"shop1": "h3"}, [], {})
+    assert plan["warnings"] == said and three.where("shop1") == ["h1"]
+    done = run(restore.restore, three, "h3", **HOME)
+
+    assert (done["moved"], done["gone"], done["elsewhere"]) == ({"shop1": "h3"}, [], {})
+    assert done["warnings"] == said and three.where("shop1") == ["h3"]
+    assert three.where("web1") == (["h1"] if is_name_taken else [])
+    assert three.notes == {"h1": {}, "h2": {}, "h3": {}}
+
+
+def test_a_renamed_vm_that_an_operator_moved_stays_there(cloud, run, opts):
+    three = cloud(3)
+    three.proved(opts, "h3", web1=["h1"], web2=["h1"])
+    three.put("shop1", "h2", uuid="uuid of web1")
+    three.put("shop2", "h3", uuid="uuid of web2")
+
+    done = run(restore.restore, three, "h3", **HOME)
+
+    assert (done["moved"], done["gone"], done["elsewhere"]) == ({}, [], {"shop1": "h2"})
+    assert three.where("shop1") == ["h2"] and three.notes["h3"] == {}
+
+
+def test_a_vm_that_a_host_may_have_by_another_name_is_not_forgotten(cloud, run, opts):
+    three = cloud(3)
+    three.proved(opts, "h3", web1=["h1"])
+    three.put("shop1", "h1", uuid="uuid of web1")
+    three.silent.add(("h1", "virt.migration_info"))
+
+    with pytest.raises(evacuate.NotAllMoved) as caught:
+        run(restore.restore, three, "h3", **HOME)
+
+    assert "h1 cannot be asked for another name" in table(caught)["failed"]["web1"]
+    assert table(caught)["gone"] == [] and three.noted("h3") == {"web1": ["h1"]}
+
+
+def test_a_uuid_that_two_hosts_have_is_not_followed(cloud, run, opts):
+    three = cloud(3)
+    three.proved(opts, "h3", web1=["h1"])
+    for host, name in (("h1", "shop1"), ("h2", "shop2")):
+        three.put(name, host, uuid="uuid of web1")
+
+    with pytest.raises(evacuate.NotAllMoved) as caught:
+        run(restore.restore, three, "h3", **HOME)
+
+    reason = "it is on h1 as shop1 and h2 as shop2 at this moment; run this again"
+    assert table(caught)["failed"] == {"web1": reason} and three.noted("h3") == {"web1": ["h1"]}
+
+
 def test_a_vm_that_two_evacuations_moved_comes_home_once(cloud, run):
     three = cloud(3)
     three.put("web1", "h1")
