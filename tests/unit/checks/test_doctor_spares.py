@@ -10,7 +10,7 @@ import verdicts
 from saltvirt.checks.doctor.host import unusedfiles
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import diskpaths, ownermark, sharing, trash
+from saltvirt.storage import definitionfiles, ownermark, sharing, trash
 from test_doctor_facts import LEFT, _device, built, forget, look, old, path_of, shown, stays
 
 __all__ = ["built"]
@@ -21,7 +21,7 @@ def test_what_libvirt_has_not_loaded_keeps_all_files(built, monkeypatch, tmp_pat
     kept.mkdir()
     (kept / "web1.xml").write_text((built.definitions / "web1.xml").read_text())
     # The test driver has no files of its own; QEMU's skips one that it cannot read.
-    monkeypatch.setattr(diskpaths, "_DEFINITIONS", kept, raising=False)
+    monkeypatch.setattr(definitionfiles, "_DEFINITIONS", kept, raising=False)
     forget(built)
 
     said = look(built)
@@ -32,7 +32,7 @@ def test_what_libvirt_has_not_loaded_keeps_all_files(built, monkeypatch, tmp_pat
 
 
 def test_a_definition_that_libvirt_knows_hides_nothing(built, monkeypatch):
-    monkeypatch.setattr(diskpaths, "_DEFINITIONS", built.definitions, raising=False)
+    monkeypatch.setattr(definitionfiles, "_DEFINITIONS", built.definitions, raising=False)
 
     assert look(built).unreadable == {}
 

@@ -11,7 +11,7 @@ from saltvirt.libvirt import departedvms
 from saltvirt.libvirt.domains import lifecycle, migrate
 from saltvirt.libvirt.domains.migrate import MigrationFailed
 from saltvirt.migration.host import departure
-from saltvirt.storage import diskpaths
+from saltvirt.storage import definitionfiles
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.purge.host import purge
 
@@ -180,7 +180,7 @@ def test_that_it_starts_with_its_host_again_survives_a_crash(end, conn, monkeypa
     end.begin()
     end.send()
     monkeypatch.setattr(
-        diskpaths,
+        definitionfiles,
         "settle_definitions",
         lambda: settled.append(lifecycle.list_autostarted_domains(conn)),
     )

@@ -11,7 +11,7 @@ from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import reservations
 from saltvirt.migration.host import departure, movestate
 from saltvirt.migration.master import moveexecutor
-from saltvirt.storage import diskpaths
+from saltvirt.storage import definitionfiles
 
 
 @pytest.mark.parametrize("phase", [moveprotocol.READY, moveprotocol.ARRIVED, moveprotocol.REFUSED])
@@ -50,6 +50,6 @@ def test_files_that_are_gone_hold_nothing_unless_the_vm_is_here(tmp_path):
 
 def test_autostart_is_on_the_disk_with_the_definitions(tmp_path, monkeypatch, synced):
     (tmp_path / "autostart").mkdir()
-    monkeypatch.setattr(diskpaths, "_DEFINITIONS", tmp_path)
-    diskpaths.settle_definitions()
+    monkeypatch.setattr(definitionfiles, "_DEFINITIONS", tmp_path)
+    definitionfiles.settle_definitions()
     assert [name for name, _held in synced] == [tmp_path.name, "autostart"]

@@ -23,7 +23,7 @@ from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.migration.host import arrivalchecks, peer, sending
 from saltvirt.migration.host.moveend import End
 from saltvirt.placement.answers import MigrationInfo
-from saltvirt.storage import diskpaths, policies, trash
+from saltvirt.storage import definitionfiles, policies, trash
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.purge.host import removed
 from saltvirt.vm.recovery.host import unfinished
@@ -256,7 +256,7 @@ class Departure(End[DepartureFacts]):
         if self.facts.autostart:
             lifecycle.set_autostart(self.conn, self._name, "off")
             # Sync, or this host could start the VM after a crash while it runs on the target.
-            diskpaths.settle_definitions()
+            definitionfiles.settle_definitions()
 
     def autostart_on(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
@@ -266,7 +266,7 @@ class Departure(End[DepartureFacts]):
         lifecycle.unmark_moved(self.conn, name)
         if self.facts.autostart:
             lifecycle.set_autostart(self.conn, name, "on")
-            diskpaths.settle_definitions()
+            definitionfiles.settle_definitions()
 
     def refuse_gone(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
@@ -350,7 +350,7 @@ class Departure(End[DepartureFacts]):
         else:
             # The record ends, so a mark in the definition keeps the VM from starting here.
             lifecycle.mark_moved(self.conn, name, target_host)
-        diskpaths.settle_definitions()
+        definitionfiles.settle_definitions()
 
     def _are_told(self, name: str) -> bool:
         """Return whether the target knows all snapshots that a VM has here."""

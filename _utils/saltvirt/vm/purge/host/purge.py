@@ -20,6 +20,7 @@ from saltvirt.libvirt.domains import domainfiles, lifecycle, snapshots
 from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.seeding import submission
 from saltvirt.storage import (
+    definitionfiles,
     diskpaths,
     ownermark,
     policies,
@@ -224,7 +225,7 @@ def _remove(
     else:
         departedvms.note_target(settings, name, moved_to)
     # Sync first, or a crash could restore the definition after the files are gone.
-    diskpaths.settle_definitions()
+    definitionfiles.settle_definitions()
     unfinished.remove_log(name)
     facts = locked_record.now.read(PurgeFacts)
     volumes = facts.volumes or []

@@ -23,6 +23,7 @@ from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.storage import (
+    definitionfiles,
     diskpaths,
     door,
     exclusivecreate,
@@ -98,7 +99,7 @@ def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
                 is_any_settled = True
                 # Sync definitions first: a crash must not revert a definition after the files are
                 # removed or the record is gone.
-                diskpaths.settle_definitions()
+                definitionfiles.settle_definitions()
                 settle_record(conn, settings, locked_record)
                 reservations.end(settings, locked_record)
     return is_any_settled
