@@ -1,11 +1,13 @@
 """The files of definitions that libvirt keeps: sync them, and tell which it has not loaded."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from saltvirt.core import files
-from saltvirt.core.errors import StorageError
-from saltvirt.libvirt.domains import query
+from saltvirt.core.errors import StorageError, VirtError
+from saltvirt.libvirt.domains import lifecycle, query
+from saltvirt.xml.edit import readdomain
 
 # libvirt never removes the folder itself.
 _DEFINITIONS = Path("/etc/libvirt/qemu")
@@ -35,6 +37,46 @@ def refuse_not_loaded(conn: Any, name: str) -> None:
     reason = find_not_loaded(conn).get(name)
     if reason:
         raise StorageError(f"a VM called {name!r} may be on this host already: {reason}")
+
+
+def is_leftover(conn: Any, name: str, uuid: str) -> bool:
+    """
+    Return whether a VM's definition is on disk here, and libvirt has no VM of that name or UUID.
+
+    libvirt 9 writes the definition of a VM again that was undefined while it runs, when one of its
+    block jobs ends; it does not know of that file, until it reads it at its next start.
+    """
+    is_known = name in query.names(conn) or lifecycle.name_of(conn, uuid) is not None
+    return not is_known and _is_of(_path(name), name, uuid)
+
+
+def drop_leftover(conn: Any, name: str, uuid: str) -> None:
+    """Remove the file of a VM's definition, if it still is one as :func:`is_leftover` describes."""
+    path = _path(name)
+    # libvirt loads no files with another ending.
+    aside = path.with_name(f".{name}.salt-virt-leftover")
+    if not is_leftover(conn, name, uuid):
+        return
+    with suppress(FileNotFoundError):
+        path.rename(aside)
+        # libvirt may have written the definition of a new VM of that name in between.
+        if name in query.names(conn) or not _is_of(aside, name, uuid):
+            with suppress(FileExistsError):
+                path.hardlink_to(aside)
+        aside.unlink()
+
+
+def _path(name: str) -> Path:
+    return _DEFINITIONS / f"{name}.xml"
+
+
+def _is_of(path: Path, name: str, uuid: str) -> bool:
+    """Return whether a file is the definition of the VM with this name and UUID."""
+    try:
+        root = readdomain.domain(path.read_text())
+    except (OSError, ValueError, VirtError):
+        return False
+    return (readdomain.name(root), readdomain.uuid(root)) == (name, uuid)
 
 
 def settle_definitions() -> None:

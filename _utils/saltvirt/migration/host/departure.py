@@ -336,6 +336,7 @@ class Departure(End[DepartureFacts]):
     def undefine(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
         if name is None:
+            self._drop_leftover()
             return
         self._look_again()
         if self.facts.leaves and self.facts.is_by_hand:
@@ -351,6 +352,14 @@ class Departure(End[DepartureFacts]):
             # The record ends, so a mark in the definition keeps the VM from starting here.
             lifecycle.mark_moved(self.conn, name, target_host)
         definitionfiles.settle_definitions()
+
+    def _drop_leftover(self) -> None:
+        """Remove the definition's file that libvirt has written of a VM without a definition."""
+        uuid = self.facts.uuid
+        if self.facts.leaves and definitionfiles.is_leftover(self.conn, self._name, uuid):
+            self._look_again()
+            definitionfiles.drop_leftover(self.conn, self._name, uuid)
+            definitionfiles.settle_definitions()
 
     def _are_told(self, name: str) -> bool:
         """Return whether the target knows all snapshots that a VM has here."""
