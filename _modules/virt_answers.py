@@ -129,7 +129,8 @@ def shared_disks(names, **kwargs):
         The VMs' names: a list, or separated by commas.
 
     A file is a VM's by its owner mark; without a mark by its name, ``NAME_DISK.FORMAT``. Only files
-    in ``virt:images``, in ``virt:storagepool`` and in pools that are folders are found. Returns
+    in ``virt:images``, in ``virt:storagepool``, in pools that are folders, in ``virt:shared_paths``
+    and in the folders there are found. Returns
     ``{name: [{"path", "is_open"}]}``; ``is_open``: a QEMU has it open, here or on another host, as
     far as the file system shows that.
 
