@@ -259,14 +259,15 @@ def _trash_restore(answer: Any, _arguments: Arguments) -> View:
     return said(lines)
 
 
-def _trash_empty(answer: Any, _arguments: Arguments) -> View:
+def _trash_empty(answer: Any, arguments: Arguments) -> View:
+    title = "WOULD FREE" if arguments.get("dry_run") is True else "FREED"
     rows = [
         (host, entry, freed)
         for host, entries in sorted(_of_hosts(answer).items())
         for entry, freed in sorted(entries.items())
     ]
-    titles = ("HOST", "ENTRY", "FREED")
-    return table(titles, rows, ["FREED"], hosts_beside(answer), "nothing was in the trash")
+    titles = ("HOST", "ENTRY", title)
+    return table(titles, rows, [title], hosts_beside(answer), "nothing was in the trash")
 
 
 def _image_pull(answer: Any, arguments: Arguments) -> View:
