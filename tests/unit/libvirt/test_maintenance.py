@@ -1,4 +1,4 @@
-"""The notes and the flag of a host in maintenance, in real files."""
+"""The evacuation notes and the maintenance flag of a host, in real files."""
 
 import multiprocessing
 import time
@@ -25,7 +25,7 @@ def test_where_vms_were_evacuated_to_is_noted_and_forgotten(host):
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"web": 1}', '{"web": {"hosts": 1}}'])
-def test_notes_that_cannot_be_read_are_said_and_kept(host, text):
+def test_notes_that_cannot_be_read_are_an_error_and_stay(host, text):
     path = Path(host.state_dir) / "evacuated.json"
     path.parent.mkdir()
     path.write_text(text)
@@ -60,27 +60,27 @@ def test_notes_of_several_at_once_are_all_kept(host):
 
 
 def set_flag(host, looked):
-    """Set the flag in a process of its own, as soon as somebody has looked for it."""
+    """Set the flag in a process of its own, after the build has looked for it."""
     looked.wait(10)
     maintenance.set_flag(host, "on")
 
 
 @pytest.mark.slow
-def test_whoever_was_let_in_before_the_flag_is_seen_after_it(host):
-    # It looks for the flag just before that is set, and is not among those being built yet.
-    context, seen = multiprocessing.get_context("fork"), []
+def test_a_build_that_began_before_the_flag_is_coming_after_it(host):
+    # The build looks for the flag just before it is set; its VM is not on record yet.
+    context, flags = multiprocessing.get_context("fork"), []
     looked = context.Event()
-    # Begun first: what it inherited of an open lock it would hold as well.
+    # This process is started first: a later one would inherit an open lock and hold it too.
     setting = context.Process(target=set_flag, args=(host, looked), daemon=True)
     setting.start()
 
     def look():
-        seen.append(maintenance.is_on(host))
+        flags.append(maintenance.is_on(host))
         looked.set()
         time.sleep(0.5)
-        seen.append(maintenance.is_on(host))
+        flags.append(maintenance.is_on(host))
 
     with reservations.reserve(host, Requirements(name="web", vcpus=1, memory_mib=64), "u1", look):
         setting.join(10)
-        assert seen == [False, False]
+        assert flags == [False, False]
         assert maintenance.is_on(host) and list(reservations.read_coming_vms(host)) == ["web"]
