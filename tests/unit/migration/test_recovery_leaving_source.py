@@ -1,19 +1,19 @@
-"""A source that is leaving, while its target does not have the VM any more."""
+"""A source with *leaving* on record, while its target no longer has the VM."""
 
 import pytest
 from saltvirt.migration.master import migrate, recovery, settle
 
 
 @pytest.fixture
-def leaving(made):
-    """Four hosts; web's source h1 has noted *leaving*, and its job has died right after that."""
-    made.put("web", "h1", autostart=True, state="shutdown")
-    made.silent.add(("h1", "virt.migrate_step finish"))
+def leaving(four_hosts):
+    """Four hosts. web's source h1 has noted *leaving*; its job died right after that."""
+    four_hosts.put("web", "h1", autostart=True, state="shutdown")
+    four_hosts.silent.add(("h1", "virt.migrate_step finish"))
     with pytest.raises(recovery.Unsettled):
-        migrate.migrate(made.master, "web", "h2", {})
-    made.silent.clear()
-    made.departures["h1", "web"]["phase"] = "leaving"
-    return made
+        migrate.migrate(four_hosts.master, "web", "h2", {})
+    four_hosts.silent.clear()
+    four_hosts.departures["h1", "web"]["phase"] = "leaving"
+    return four_hosts
 
 
 def _reinstall(cloud, host):
@@ -22,12 +22,12 @@ def _reinstall(cloud, host):
         records.pop((host, "web"), None)
 
 
-def _ended(cloud, **given):
-    return settle.settle_all(cloud.master, "web", **given)["settled"]["web"]
+def _ended(cloud, **options):
+    return settle.settle_all(cloud.master, "web", **options)["settled"]["web"]
 
 
 @pytest.mark.parametrize("is_on_record", [True, False])
-def test_what_may_be_the_only_copy_waits_for_its_operator(leaving, is_on_record):
+def test_an_only_copy_waits_for_its_operator(leaving, is_on_record):
     if is_on_record:
         leaving.hosts["h2"].clear()  # virsh undefine
     else:
@@ -47,13 +47,13 @@ def test_what_may_be_the_only_copy_waits_for_its_operator(leaving, is_on_record)
 def test_by_force_the_move_is_forgotten_and_the_files_stay(leaving):
     _reinstall(leaving, "h2")
 
-    said = _ended(leaving, force=True)
+    outcome = _ended(leaving, force=True)
 
-    assert said.startswith("was given up, and nothing was removed on h1; h1: its files are left")
+    assert outcome.startswith("was given up, and nothing was removed on h1; h1: its files are left")
     assert not leaving.departures and ("h1", "web") in leaving.away
 
 
-def test_a_third_host_that_has_it_ends_the_move_by_the_operators_word(leaving):
+def test_the_operators_word_ends_the_move_of_a_vm_on_a_third_host(leaving):
     """By virsh migrate from h2 to h3, with the arrival still on record on h2."""
     leaving.put("web", "h3", state="running")
     leaving.hosts["h2"].clear()
