@@ -54,7 +54,7 @@ def test_a_start_of_the_service_that_empties_the_rules_starts_the_reload_unit():
     assert "RemainAfterExit=yes" not in lines and "ExecStop=-/bin/false" not in lines
 
 
-def test_enabling_adds_links_of_ours_to_the_others_and_disabling_leaves_nothing(tmp_path):
+def test_enabling_adds_our_links_beside_the_services_and_disabling_removes_them(tmp_path):
     if not shutil.which("systemctl"):
         pytest.skip("systemctl is not installed")
     folder = tmp_path / "etc/systemd/system"
@@ -77,15 +77,15 @@ def test_systemd_finds_no_fault_with_the_units(tmp_path):
     for path in paths:
         path.write_text(UNITS[path.name])
 
-    done = subprocess.run(
+    process = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *paths],
         capture_output=True,
         text=True,
         check=False,
     )
 
-    assert [line for line in done.stderr.splitlines() if "salt-virt-" in line] == []
-    assert done.returncode == 0, done.stderr
+    assert [line for line in process.stderr.splitlines() if "salt-virt-" in line] == []
+    assert process.returncode == 0, process.stderr
 
 
 class Systemd:
@@ -94,13 +94,13 @@ class Systemd:
     def __init__(self, *enabled, active=()):
         self.enabled, self.active, self.commands = set(enabled), set(active), []
 
-    def run(self, argv, **_how):
+    def run(self, argv, **_options):
         """Run a command of systemctl as the firewall's ``_run`` does."""
         _program, verb, *names = argv
         self.commands.append(" ".join(argv[1:]))
         if verb in ("is-enabled", "is-active"):
-            is_it = names[0] in {"is-enabled": self.enabled, "is-active": self.active}[verb]
-            return {"stdout": verb[3:] if is_it else "no"}
+            is_so = names[0] in {"is-enabled": self.enabled, "is-active": self.active}[verb]
+            return {"stdout": verb[3:] if is_so else "no"}
         {"enable": self.enabled.update, "start": self.active.update}.get(verb, list)(names)
         return {"stdout": ""}
 
@@ -171,7 +171,7 @@ def test_a_unit_that_was_started_is_stopped_if_what_follows_fails(booted, rules_
     assert not any(booted.iterdir()) and not rules_folder.exists()
 
 
-def test_both_units_go_and_of_an_earlier_version_the_one_that_is_there(booted, rules_folder):
+def test_both_units_are_removed_or_the_only_one_of_an_earlier_version(booted, rules_folder):
     for names in (list(UNITS), [BOOT_UNIT]):
         systemd = Systemd()
         for name in names:
