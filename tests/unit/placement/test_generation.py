@@ -32,13 +32,13 @@ VERSIONS = {
 }
 
 
-def answer_of(release):
+def said_of(release):
     """Return the answer of an empty host of a release of Debian, as its libvirt gives it."""
-    return copy.deepcopy(_answer_of(release))
+    return copy.deepcopy(_said_of(release))
 
 
 @functools.cache
-def _answer_of(release):
+def _said_of(release):
     info = json.loads((DATA / "fleets" / "three.json").read_text())["hyper2"]
     host_capabilities = capabilities.read(
         (DATA / "generations" / f"debian{release}.xml").read_text()
@@ -57,7 +57,7 @@ def _answer_of(release):
 
 def host(release):
     """Return an empty host of a release of Debian."""
-    return told.info(answer_of(release))
+    return told.info(said_of(release))
 
 
 HOSTS = {"hyper1": host(12), "hyper3": host(13)}
@@ -74,7 +74,7 @@ def required(**moving):
 
 
 def test_a_survey_summarizes_the_machine_types_in_few_bytes():
-    machines = answer_of(13)["machines"]
+    machines = said_of(13)["machines"]
 
     assert (
         machines["x86_64"]
@@ -126,7 +126,7 @@ def test_a_missing_machine_type_is_one_line(release, machine, reason):
 
 def test_a_host_without_machine_types_in_its_answer_is_left_to_check_itself():
     answer_without_machines = {
-        key: value for key, value in answer_of(12).items() if key != "machines"
+        key: value for key, value in said_of(12).items() if key != "machines"
     }
     host_generation = generation.for_host(told.info(answer_without_machines))
 

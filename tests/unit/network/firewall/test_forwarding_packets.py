@@ -2,7 +2,7 @@
 
 import pytest
 from behindkit import BRIDGED, SPOOF
-from firewallkit import PORTS, made
+from firewallkit import PORTS, rules_of
 from saltvirt.network.firewall import backends, peeraddresses, rules
 from saltvirt.network.firewall.backend import FirewallError
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 def test_a_guest_behind_a_host_does_not_pass_for_it(behind, space, rules_folder, backend):
     assert behind.opens("guest", 16514), "without the rules it does"
 
-    made(space, backend, PORTS, ["10.0.0.2"]).apply()
+    rules_of(space, backend, PORTS, ["10.0.0.2"]).apply()
 
     assert {number: behind.opens("guest", number) for number in (16514, 49152, 8443)} == {
         16514: False,
@@ -30,7 +30,7 @@ def test_a_guest_does_not_pass_at_an_address_that_the_peer_has_not_reported(
     second = {"address": "10.0.0.20", "timeout_s": 1}
     assert behind.ends("guest", 16514, **second) == "open"
 
-    made(space, backend, PORTS, ["10.0.0.2"]).apply()
+    rules_of(space, backend, PORTS, ["10.0.0.2"]).apply()
 
     assert {number: behind.ends("guest", number, **second) for number in (16514, 49152, 8443)} == {
         16514: "silence",
@@ -47,7 +47,7 @@ def test_a_guest_does_not_pass_at_an_address_that_the_peer_has_not_reported(
 @pytest.mark.parametrize("backend", ["nftables", "iptables"])
 def test_a_host_may_go_out_from_one_of_these_ports_itself(behind, space, rules_folder, backend):
     """The kernel chooses one of 28,000 ports for a connection, and 64 of them are libvirt's."""
-    made(space, backend, PORTS, ["10.0.0.99"]).apply()
+    rules_of(space, backend, PORTS, ["10.0.0.99"]).apply()
 
     assert behind.ends("host", 8443, port=49160, timeout_s=2) == "open"
 
@@ -66,7 +66,7 @@ def test_a_guest_gets_no_connection_by_a_forged_answer_of_a_peer(
     peer, unlisted, host = VERSIONS[version]
     assert behind.answers(peer, host) == "open", "without the rules it does"
 
-    made(space, backend, PORTS, PEER_ADDRESSES).apply()
+    rules_of(space, backend, PORTS, PEER_ADDRESSES).apply()
 
     assert behind.answers(peer, host) == "refused"
     # The source becomes the host's address only on the way out, so no answer can be sent back.
@@ -74,7 +74,7 @@ def test_a_guest_gets_no_connection_by_a_forged_answer_of_a_peer(
 
 
 def test_firewalld_has_the_same_table_beside_it_as_iptables(space, rules_folder):
-    made(space, "nftables")
+    rules_of(space, "nftables")
     arguments = ({"cmd.run_all": space.run_all}, "salt_virt", PORTS, PEER_ADDRESSES)
     texts = [backends.of(name, *arguments)._table._text for name in ("firewalld", "iptables")]
 
@@ -85,10 +85,10 @@ def test_firewalld_has_the_same_table_beside_it_as_iptables(space, rules_folder)
 @pytest.mark.parametrize("backend", ["nftables", "iptables"])
 def test_a_peer_behind_a_host_gets_to_the_others(behind, space, rules_folder, backend, version):
     peer, _second, _host = VERSIONS[version]
-    made(space, backend, PORTS, PEER_ADDRESSES).apply()
+    rules_of(space, backend, PORTS, PEER_ADDRESSES).apply()
     assert not behind.opens("nested", 16514, peer), "it is not told of yet"
 
-    made(space, backend, PORTS, [*PEER_ADDRESSES, *NESTED]).apply()
+    rules_of(space, backend, PORTS, [*PEER_ADDRESSES, *NESTED]).apply()
 
     assert behind.opens("nested", 16514, peer) and behind.opens("nested", 49152, peer)
     assert not behind.opens("guest", 16514, peer)
@@ -97,10 +97,10 @@ def test_a_peer_behind_a_host_gets_to_the_others(behind, space, rules_folder, ba
 def test_a_peer_on_a_bridge_with_filtered_packets_gets_to_the_others(behind, space, rules_folder):
     result = space.run_all(["sh", "-c", BRIDGED, behind.pid("nested")])
     assert result["retcode"] == 0, result
-    made(space, "nftables", PORTS, ["10.0.0.2"]).apply()
+    rules_of(space, "nftables", PORTS, ["10.0.0.2"]).apply()
     assert not behind.opens("nested", 16514), "it is not told of yet"
 
-    made(space, "nftables", PORTS, ["10.0.0.2", "10.0.0.3"]).apply()
+    rules_of(space, "nftables", PORTS, ["10.0.0.2", "10.0.0.3"]).apply()
 
     assert behind.opens("nested", 16514)
 
@@ -110,14 +110,14 @@ def test_a_guest_that_takes_the_address_of_a_peer_is_kept_out(behind, space, rul
     spoof = ("python3", "-c", SPOOF, "10.50.0.2", "4711", "10.0.0.2", "16514")
     assert behind.run("guest", *spoof)["retcode"] == 0 and behind.counted == 1
 
-    made(space, "nftables", PORTS, [*PEER_ADDRESSES, *NESTED]).apply()
+    rules_of(space, "nftables", PORTS, [*PEER_ADDRESSES, *NESTED]).apply()
 
     assert behind.run("guest", *spoof)["retcode"] == 0 and behind.counted == 1
     assert behind.run("nested", *spoof)["retcode"] == 0 and behind.counted == 2
 
 
 def test_a_peer_behind_nat_is_kept_out_as_the_guests_beside_it(behind, space, rules_folder):
-    made(space, "nftables", PORTS, [*PEER_ADDRESSES, "192.168.122.7", "fd22::7"]).apply()
+    rules_of(space, "nftables", PORTS, [*PEER_ADDRESSES, "192.168.122.7", "fd22::7"]).apply()
 
     for peer, _second, host in VERSIONS.values():
         assert behind.ends("guest", 16514, peer, timeout_s=1) == "silence"
@@ -140,7 +140,7 @@ class WithoutFib:
 def test_a_kernel_without_fib_for_forwarded_packets_lets_no_peer_through(
     behind, space, rules_folder
 ):
-    made(WithoutFib(space), "nftables", PORTS, [*PEER_ADDRESSES, *NESTED]).apply()
+    rules_of(WithoutFib(space), "nftables", PORTS, [*PEER_ADDRESSES, *NESTED]).apply()
 
     assert "fib" not in space.listed("nftables")
     assert not behind.opens("nested", 16514) and not behind.opens("guest", 16514)
@@ -148,7 +148,7 @@ def test_a_kernel_without_fib_for_forwarded_packets_lets_no_peer_through(
 
 
 def test_a_network_with_a_peer_in_it_is_one_of_this_hosts_own(behind, space, rules_folder):
-    run = made(space, "nftables").backend._run
+    run = rules_of(space, "nftables").backend._run
 
     def shared_networks(*peers):
         return peeraddresses.shared_networks(run, rules.networks(peers))

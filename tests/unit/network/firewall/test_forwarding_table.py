@@ -1,7 +1,7 @@
 """The table for forwarded packets beside a backend that has no rules for them: real nft."""
 
 import pytest
-from firewallkit import LISTED, PORTS, Failing, everything, made, texts
+from firewallkit import LISTED, PORTS, Failing, all_rules, rules_of, texts
 from saltvirt.core.errors import BadArgument
 from saltvirt.network.firewall import backends, forwarding, nftables, rules
 from saltvirt.network.firewall.backend import FirewallError
@@ -11,9 +11,9 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_table_beside_another_backends_rules_is_removed(space, rules_folder):
-    made(space, "iptables").apply()
+    rules_of(space, "iptables").apply()
     assert "table inet salt_virt_forward" in space.listed("nftables")
-    nftables_rules = made(space, "nftables")
+    nftables_rules = rules_of(space, "nftables")
     assert nftables_rules.plan()["table inet salt_virt_forward"] == "removed"
 
     nftables_rules.apply()
@@ -23,8 +23,8 @@ def test_the_table_beside_another_backends_rules_is_removed(space, rules_folder)
 
 
 def test_the_table_beside_the_rules_is_removed_with_them_by_any_backend(space, rules_folder):
-    made(space, "iptables").apply()
-    no_rules = made(space, "nftables", peers=[])
+    rules_of(space, "iptables").apply()
+    no_rules = rules_of(space, "nftables", peers=[])
     assert "table inet salt_virt_forward" in no_rules.removal()
 
     no_rules.remove()
@@ -34,10 +34,10 @@ def test_the_table_beside_the_rules_is_removed_with_them_by_any_backend(space, r
 
 
 def test_the_files_of_a_table_are_removed_where_nft_is_missing(space, rules_folder, monkeypatch):
-    made(space, "iptables").apply()
+    rules_of(space, "iptables").apply()
     with monkeypatch.context() as patch:
         patch.setattr(nftables.Nftables, "is_installed", False)
-        no_rules = made(space, "iptables", peers=[])
+        no_rules = rules_of(space, "iptables", peers=[])
         assert str(rules_folder / "nftables-salt_virt_forward.nft") in no_rules.removal()
         (warning,) = no_rules.stays_loaded()
         assert warning.startswith("nft is not installed, without which table inet salt_virt_forw")
@@ -47,7 +47,7 @@ def test_the_files_of_a_table_are_removed_where_nft_is_missing(space, rules_fold
         assert not rules_folder.exists() and no_rules.stays_loaded() == []
     # As the warning says, the table is found and removed once nft is installed again.
     assert "table inet salt_virt_forward" in space.listed("nftables")
-    no_rules_with_nft = made(space, "iptables", peers=[])
+    no_rules_with_nft = rules_of(space, "iptables", peers=[])
     assert (
         list(no_rules_with_nft.removal()) == ["table inet salt_virt_forward"]
         and not no_rules_with_nft.stays_loaded()
@@ -63,8 +63,8 @@ def test_the_files_of_a_table_are_removed_where_nft_is_missing(space, rules_fold
 def test_rules_that_stay_loaded_without_their_program_are_named(
     space, rules_folder, monkeypatch, backend, object_name
 ):
-    made(space, backend).apply()
-    work = made(space, backend, peers=[])
+    rules_of(space, backend).apply()
+    work = rules_of(space, backend, peers=[])
     assert work.stays_loaded() == []
     monkeypatch.setattr(type(work.backend), "is_installed", False)
 
@@ -75,28 +75,28 @@ def test_rules_that_stay_loaded_without_their_program_are_named(
 def test_a_foreign_table_of_that_name_stays(space, rules_folder):
     foreign_table = "add table inet salt_virt_forward; add chain inet salt_virt_forward own; "
     foreign_table += "add rule inet salt_virt_forward own tcp dport 9 accept"
-    made(space, "nftables")
+    rules_of(space, "nftables")
     assert space.run_all(["nft", foreign_table])["retcode"] == 0
     before = space.listed("nftables")
 
     with pytest.raises(FirewallError, match="^table inet salt_virt_forward is there and was not"):
-        made(space, "iptables").plan()
+        rules_of(space, "iptables").plan()
     for backend in LISTED:
-        assert made(space, backend, peers=[]).removal() == {}
-    made(space, "nftables").apply()
-    made(space, "nftables").remove()
+        assert rules_of(space, backend, peers=[]).removal() == {}
+    rules_of(space, "nftables").apply()
+    rules_of(space, "nftables").remove()
     assert space.listed("nftables") == before
 
 
 def test_a_leftover_that_cannot_be_removed_leaves_all_as_it_was(space, rules_folder):
-    made(space, "iptables").apply()
-    rulesets, files = everything(space), texts(rules_folder)
+    rules_of(space, "iptables").apply()
+    rulesets, files = all_rules(space), texts(rules_folder)
     failing = Failing(space, "delete table inet salt_virt_forward")
 
     with pytest.raises(FirewallError, match="out of luck"):
-        made(failing, "nftables").apply()
+        rules_of(failing, "nftables").apply()
 
-    assert everything(space) == rulesets and texts(rules_folder) == files
+    assert all_rules(space) == rulesets and texts(rules_folder) == files
 
 
 @pytest.mark.parametrize("backend", [*LISTED, "firewalld"])
@@ -110,31 +110,31 @@ def test_the_name_of_the_table_beside_the_rules_is_refused(rules_folder, backend
 def test_rules_of_an_earlier_release_with_such_a_name_can_be_taken_away(
     space, rules_folder, monkeypatch, backend
 ):
-    before = everything(space)
+    before = all_rules(space)
     with monkeypatch.context() as patch:
         patch.setattr(rules, "refuse_beside", lambda name: None)
-        made(space, backend, name="x_forward").apply()
-    no_rules = made(space, backend, peers=[], name="x_forward")
+        rules_of(space, backend, name="x_forward").apply()
+    no_rules = rules_of(space, backend, peers=[], name="x_forward")
     assert no_rules.removal()
 
     no_rules.remove()
 
-    assert everything(space) == before and not rules_folder.exists()
+    assert all_rules(space) == before and not rules_folder.exists()
 
 
 def test_the_table_beside_the_rules_is_not_removed_without_them(space, rules_folder):
-    made(space, "iptables", name="x").apply()
-    before = everything(space), texts(rules_folder)
+    rules_of(space, "iptables", name="x").apply()
+    before = all_rules(space), texts(rules_folder)
 
     with pytest.raises(BadArgument, match="'x_forward' is what the table beside 'x' is called, wh"):
-        made(space, "nftables", peers=[], name="x_forward").removal()
-    assert (everything(space), texts(rules_folder)) == before
+        rules_of(space, "nftables", peers=[], name="x_forward").removal()
+    assert (all_rules(space), texts(rules_folder)) == before
 
 
 def test_without_nft_the_rules_are_set_with_a_warning(space, rules_folder, monkeypatch):
-    assert made(space, "iptables").warnings() == []
+    assert rules_of(space, "iptables").warnings() == []
     monkeypatch.setattr(nftables.Nftables, "is_installed", False)
-    work = made(space, "iptables")
+    work = rules_of(space, "iptables")
     work.apply()
 
     (warning,) = work.warnings()
@@ -144,7 +144,7 @@ def test_without_nft_the_rules_are_set_with_a_warning(space, rules_folder, monke
 
 def test_an_nft_that_fails_is_an_error_with_its_words(space, rules_folder):
     for method in ("plan", "apply"):
-        work = made(Failing(space, "nft list tables"), "iptables")
+        work = rules_of(Failing(space, "nft list tables"), "iptables")
         with pytest.raises(FirewallError, match="^nft list tables: out of luck; only nft keeps"):
             getattr(work, method)()
     assert "SALT-VIRT" not in space.listed("iptables") and not rules_folder.exists()
@@ -152,8 +152,8 @@ def test_an_nft_that_fails_is_an_error_with_its_words(space, rules_folder):
 
 def test_rules_without_a_table_beside_them_are_named(space, rules_folder, monkeypatch):
     assert forwarding.find_unguarded() == []
-    made(space, "iptables").apply()
-    made(space, "nftables", name="second").apply()
+    rules_of(space, "iptables").apply()
+    rules_of(space, "nftables", name="second").apply()
     assert forwarding.find_unguarded() == []
 
     (rules_folder / "nftables-salt_virt_forward.nft").rename(rules_folder / "elsewhere")

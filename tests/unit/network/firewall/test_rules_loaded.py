@@ -1,7 +1,7 @@
 """The firewall's rules, loaded by the real nft and iptables in a network namespace of their own."""
 
 import pytest
-from firewallkit import LISTED, PEERS, PORTS, Failing, alone, everything, made, texts
+from firewallkit import LISTED, PEERS, PORTS, Failing, all_rules, rules_of, texts, without_table
 from saltvirt.core.errors import BadArgument
 from saltvirt.network.firewall import backends, iptables, rules
 from saltvirt.network.firewall.backend import FirewallError
@@ -13,14 +13,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("backend", LISTED)
 def test_rules_are_loaded_once_kept_in_a_file_and_taken_away(space, rules_folder, backend):
-    alone(made(space, backend))._unload()
+    without_table(rules_of(space, backend))._unload()
     before = space.listed(backend)
-    made(space, backend).apply()
+    rules_of(space, backend).apply()
 
-    assert made(space, backend).plan() == {}
+    assert rules_of(space, backend).plan() == {}
     assert "49152" in space.listed(backend)
     assert {path.stat().st_mode & 0o777 for path in rules_folder.iterdir()} == {0o644}
-    no_rules = made(space, backend, [16514], [])
+    no_rules = rules_of(space, backend, [16514], [])
     assert set(no_rules.removal().values()) == {"removed"}
     no_rules.remove()
     assert no_rules.removal() == {}
@@ -30,14 +30,14 @@ def test_rules_are_loaded_once_kept_in_a_file_and_taken_away(space, rules_folder
 
 @pytest.mark.parametrize("backend", LISTED)
 def test_other_peers_replace_the_old_ones_and_nothing_else(space, rules_folder, backend):
-    work = made(space, backend)
+    work = rules_of(space, backend)
     foreign = {
         "nftables": ["nft", "add", "table", "inet", "foreign"],
         "iptables": ["iptables", "-A", "INPUT", "-p", "tcp", "--dport", "99", "-j", "DROP"],
     }
     assert space.run_all(foreign[backend])["retcode"] == 0
     work.apply()
-    new_rules = made(space, backend, peers=["10.0.0.9"])
+    new_rules = rules_of(space, backend, peers=["10.0.0.9"])
 
     assert new_rules.plan() != {}
     new_rules.apply()
@@ -53,10 +53,10 @@ def test_other_peers_replace_the_old_ones_and_nothing_else(space, rules_folder, 
 
 @pytest.mark.parametrize("backend", LISTED)
 def test_the_file_has_the_loaded_rules(space, rules_folder, backend):
-    made(space, backend).apply()
+    rules_of(space, backend).apply()
     loaded = space.listed(backend)
-    alone(made(space, backend))._unload()
-    assert made(space, backend).plan() != {}
+    without_table(rules_of(space, backend))._unload()
+    assert rules_of(space, backend).plan() != {}
 
     for path in sorted(rules_folder.iterdir()):
         restore = [f"{path.name.partition('-')[0]}-restore", "--noflush"]
@@ -64,7 +64,7 @@ def test_the_file_has_the_loaded_rules(space, rules_folder, backend):
         assert space.run_all([*program, str(path)])["retcode"] == 0
 
     assert space.listed(backend) == loaded
-    assert made(space, backend).plan() == {}
+    assert rules_of(space, backend).plan() == {}
 
 
 @pytest.mark.parametrize("backend", LISTED)
@@ -72,13 +72,13 @@ def test_rules_that_cannot_be_kept_are_not_left_loaded(space, rules_folder, back
     rules_folder.write_text("a file where the folder would be")
 
     with pytest.raises(PersistenceError, match=f"^cannot write {rules_folder}/"):
-        made(space, backend).apply()
+        rules_of(space, backend).apply()
 
     assert "16514" not in space.listed(backend)
 
 
 def test_rules_that_nft_refuses_change_nothing(space, rules_folder):
-    work = made(space, "nftables")
+    work = rules_of(space, "nftables")
     work.backend._text = work.backend._text.replace("tcp reset", "tcp nonsense")
 
     with pytest.raises(FirewallError, match="^nft -c -f .*: .*nonsense"):
@@ -90,24 +90,24 @@ def test_rules_that_nft_refuses_change_nothing(space, rules_folder):
 @pytest.mark.parametrize("backend", LISTED)
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_change_that_fails_half_way_is_undone(space, rules_folder, backend, is_there):
-    old_rules = made(space, backend)
+    old_rules = rules_of(space, backend)
     if is_there:
         old_rules.apply()
-    rulesets = everything(space)
+    rulesets = all_rules(space)
     files = texts(rules_folder)
     failing = {"nftables": "/nft", "iptables": "/ip6tables-restore"}[backend]
-    work = made(Failing(space, failing), backend, [7777], ["10.0.0.9", "fd00::9"])
+    work = rules_of(Failing(space, failing), backend, [7777], ["10.0.0.9", "fd00::9"])
 
     with pytest.raises(FirewallError, match="out of luck"):
         work.apply()
 
-    assert everything(space) == rulesets
+    assert all_rules(space) == rulesets
     assert texts(rules_folder) == files
-    assert made(space, backend).plan() == {} or not is_there
+    assert rules_of(space, backend).plan() == {} or not is_there
 
 
 def test_two_names_live_beside_each_other(space, rules_folder):
-    first, second = made(space, "nftables"), made(space, "nftables", [7777], name="second")
+    first, second = rules_of(space, "nftables"), rules_of(space, "nftables", [7777], name="second")
     first.apply()
     second.apply()
     assert (first.plan(), second.plan()) == ({}, {})
@@ -119,7 +119,7 @@ def test_two_names_live_beside_each_other(space, rules_folder):
 def test_without_systemd_a_note_says_that_nothing_loads_the_rules_at_boot(
     space, rules_folder, backend
 ):
-    note = made(space, backend).note()
+    note = rules_of(space, backend).note()
 
     assert "\n" not in note and "at boot, as systemd does not run here" in note
     assert str(rules_folder) in note
@@ -159,9 +159,9 @@ def test_a_name_that_no_table_can_have_is_refused(name):
 
 
 def test_a_chain_that_is_loaded_repeatedly_has_one_jump(space, rules_folder):
-    made(space, "iptables").apply()
-    work = made(space, "iptables")
-    texts = alone(work).boot._units
+    rules_of(space, "iptables").apply()
+    work = rules_of(space, "iptables")
+    texts = without_table(work).boot._units
     commands = [
         line.partition("=")[2].split()
         for text in texts.values()
@@ -175,7 +175,7 @@ def test_a_chain_that_is_loaded_repeatedly_has_one_jump(space, rules_folder):
 
     assert len(commands) == 8
     assert space.listed("iptables").count("-A INPUT -j SALT-VIRT") == 1
-    assert made(space, "iptables").plan() == {}
+    assert rules_of(space, "iptables").plan() == {}
 
 
 SITE = """table inet mine {
@@ -186,12 +186,12 @@ SITE = """table inet mine {
 
 
 def test_a_foreign_table_is_refused_and_stays(space, rules_folder, tmp_path):
-    made(space, "nftables")
+    rules_of(space, "nftables")
     path = tmp_path / "site.nft"
     path.write_text(SITE)
     assert space.run_all(["nft", "-f", str(path)])["retcode"] == 0
     before = space.listed("nftables")
-    work = made(space, "nftables", name="mine")
+    work = rules_of(space, "nftables", name="mine")
 
     for method in (work.plan, work.removal):
         with pytest.raises(FirewallError, match="^table inet mine is there and was not"):
@@ -200,11 +200,11 @@ def test_a_foreign_table_is_refused_and_stays(space, rules_folder, tmp_path):
 
 
 def test_a_foreign_chain_is_refused_and_stays(space, rules_folder):
-    made(space, "iptables")
+    rules_of(space, "iptables")
     for words in (["-N", "MINE"], ["-A", "MINE", "-p", "tcp", "--dport", "22", "-j", "ACCEPT"]):
         assert space.run_all(["iptables", *words])["retcode"] == 0
     before = space.listed("iptables")
-    work = made(space, "iptables", name="mine")
+    work = rules_of(space, "iptables", name="mine")
 
     for method in (work.plan, work.removal):
         with pytest.raises(FirewallError, match="^the chain MINE of iptables is there"):
@@ -218,16 +218,16 @@ def test_our_rules_are_known_again_without_a_file_and_after_a_flush(space, rules
         "nftables": ["nft", "flush", "table", "inet", "salt_virt"],
         "iptables": ["iptables", "-F"],
     }[backend]
-    made(space, backend, peers=[f"10.0.{n}.1" for n in range(20)]).apply()
+    rules_of(space, backend, peers=[f"10.0.{n}.1" for n in range(20)]).apply()
     loaded = space.listed(backend)
     for path in list(rules_folder.iterdir()):
         path.unlink()
-    made(space, backend, [7777], []).plan()
+    rules_of(space, backend, [7777], []).plan()
 
     assert space.run_all(flush)["retcode"] == 0
-    made(space, backend, peers=[f"10.0.{n}.1" for n in range(20)]).apply()
+    rules_of(space, backend, peers=[f"10.0.{n}.1" for n in range(20)]).apply()
     assert space.listed(backend) == loaded
-    made(space, backend, [7777], []).removal()
+    rules_of(space, backend, [7777], []).removal()
 
 
 @pytest.mark.parametrize("name", ["filter", "nat", "mangle", "raw", "security", "firewalld"])
