@@ -90,7 +90,7 @@ PROFILES = {
 
 @pytest.mark.parametrize("name", [*PROFILES, "default", "nat"])
 @pytest.mark.parametrize(
-    "said",
+    "nic_options",
     [
         {"mac": "52:54:00:aa:bb:01"},
         {"source": "x"},
