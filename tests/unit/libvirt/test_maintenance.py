@@ -59,9 +59,9 @@ def test_notes_of_several_at_once_are_all_kept(host):
     assert sorted(maintenance.note_evacuated(host, {})) == sorted(f"vm{n}" for n in range(12))
 
 
-def set_flag(host, looked):
+def set_flag(host, has_looked):
     """Set the flag in a process of its own, after the build has looked for it."""
-    looked.wait(10)
+    has_looked.wait(10)
     maintenance.set_flag(host, "on")
 
 
@@ -69,18 +69,18 @@ def set_flag(host, looked):
 def test_a_build_that_began_before_the_flag_is_coming_after_it(host):
     # The build looks for the flag just before it is set; its VM is not on record yet.
     context, flags = multiprocessing.get_context("fork"), []
-    looked = context.Event()
+    has_looked = context.Event()
     # This process is started first: a later one would inherit an open lock and hold it too.
-    setting = context.Process(target=set_flag, args=(host, looked), daemon=True)
-    setting.start()
+    process = context.Process(target=set_flag, args=(host, has_looked), daemon=True)
+    process.start()
 
     def look():
         flags.append(maintenance.is_on(host))
-        looked.set()
+        has_looked.set()
         time.sleep(0.5)
         flags.append(maintenance.is_on(host))
 
     with reservations.reserve(host, Requirements(name="web", vcpus=1, memory_mib=64), "u1", look):
-        setting.join(10)
+        process.join(10)
         assert flags == [False, False]
         assert maintenance.is_on(host) and list(reservations.read_coming_vms(host)) == ["web"]

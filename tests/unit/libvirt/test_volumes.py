@@ -77,7 +77,7 @@ POOLS = {
 
 
 @pytest.fixture
-def linked(conn, tmp_path):
+def linked_pools(conn, tmp_path):
     """Two pools of one folder, one of them through a link, with a volume v1."""
     (tmp_path / "vms").mkdir()
     (tmp_path / "link").symlink_to("vms")
@@ -94,9 +94,9 @@ def linked(conn, tmp_path):
 @pytest.mark.parametrize(
     "source", ["file='{}/vms/v1'", "file='{}/link/v1'", "pool='vms' volume='v1'"]
 )
-def test_a_volume_is_used_under_any_name_of_its_file(conn, virt, linked, source):
+def test_a_volume_is_used_under_any_name_of_its_file(conn, virt, linked_pools, source):
     kind = source.partition("=")[0].replace("pool", "volume")
-    vm = conn.defineXML(DOMAIN.format("d1", kind, source.format(linked)))
+    vm = conn.defineXML(DOMAIN.format("d1", kind, source.format(linked_pools)))
 
     for pool in ("vms", "link"):
         assert volumes.infos(conn, pool, "v1")[pool]["v1"]["used_by"] == ["d1"]
@@ -109,8 +109,8 @@ def test_a_volume_is_used_under_any_name_of_its_file(conn, virt, linked, source)
             virt.volume_delete(pool, "v1")
 
 
-def test_a_volume_that_a_vm_of_another_host_has_open_stays(conn, virt, applied, linked):
-    path = linked / "vms/v1"
+def test_a_volume_that_a_vm_of_another_host_has_open_stays(conn, virt, applied, linked_pools):
+    path = linked_pools / "vms/v1"
     path.write_bytes(bytes(1 << 20))
     argv = ["qemu-io", "-f", "raw", path]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as program:

@@ -11,7 +11,7 @@ LINE = "'d1' has a saved state .*managedsave-remove d1"
 
 
 @pytest.fixture
-def saved(conn, virt):
+def saved_vm(conn, virt):
     """A VM with a saved state; its disk is a volume over another volume."""
     pool = conn.storagePoolLookupByName("default-pool")
     for name, backing_path in (("base", ""), ("top", "/default-pool/base")):
@@ -28,34 +28,34 @@ def saved(conn, virt):
         vm.managedSaveRemove()
 
 
-def test_a_pool_with_a_disk_of_a_saved_vm_is_not_purged(conn, applied, saved):
+def test_a_pool_with_a_disk_of_a_saved_vm_is_not_purged(conn, applied, saved_vm):
     for answer in applied("pool_deleted", "default-pool", purge=True):
         assert (answer["result"], answer["changes"]) == (False, {})
         assert "'d1' has a saved state" in answer["comment"]
     assert sorted(volumes.names(conn, "default-pool")) == ["base", "top"]
 
-    saved.managedSaveRemove()
+    saved_vm.managedSaveRemove()
     (*_, last_answer) = applied("pool_deleted", "default-pool", purge=True)
     assert (
         "volume default-pool/base stays: a disk of VM 'd1' is based on it" in last_answer["comment"]
     )
-    saved.undefine()
+    saved_vm.undefine()
     assert applied("pool_deleted", "default-pool", purge=True)[1]["result"] is True
 
 
-def test_a_base_of_a_disk_of_a_saved_vm_stays(virt, saved):
+def test_a_base_of_a_disk_of_a_saved_vm_stays(virt, saved_vm):
     for name, args in {"volume_delete": [], "volume_resize": [16]}.items():
         with pytest.raises(StorageError, match=LINE):
             getattr(virt, name)("default-pool", "base", *args)
 
-    saved.managedSaveRemove()
+    saved_vm.managedSaveRemove()
     with pytest.raises(StorageError, match="base stays: a disk of VM 'd1' is based on it"):
         virt.volume_delete("default-pool", "base")
-    saved.undefine()
+    saved_vm.undefine()
     assert virt.volume_delete("default-pool", "base") is True
 
 
-def test_only_definitions_of_vms_with_a_saved_state_are_read(conn, saved, monkeypatch):
+def test_only_definitions_of_vms_with_a_saved_state_are_read(conn, saved_vm, monkeypatch):
     read_names, read = set(), libvirt.virDomain.XMLDesc
 
     def note_and_read(self, *flags):

@@ -274,8 +274,8 @@ def test_no_other_vm_gets_a_path_that_a_departure_is_still_to_remove(end, conn, 
     end.define(conn, paths=[path])
     end.begin()
     end.send()
-    with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
-        dying.setattr(departure.Departure, "end", _die)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(departure.Departure, "end", _die)
         end.step("finish")
     assert end.phase("departure") == "leaving" and not path.exists()
 

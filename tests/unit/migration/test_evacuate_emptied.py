@@ -112,9 +112,11 @@ def test_the_note_of_a_vm_whose_move_may_go_on_stays(cloud, run):
 def test_a_vm_that_went_to_the_next_best_host_is_noted_there(cloud, run):
     three = cloud(3)
     three.put("web1", "h3")
-    planned = run(evacuate.dry_run, three, "h3", True)["moves"]["web1"]
-    (other_host,) = {"h1", "h2"} - {planned}
-    three.before["h3", "virt.evacuated"] = lambda: three.refuses.update({planned: {"web1": ["x"]}})
+    planned_host = run(evacuate.dry_run, three, "h3", True)["moves"]["web1"]
+    (other_host,) = {"h1", "h2"} - {planned_host}
+    three.before["h3", "virt.evacuated"] = lambda: three.refuses.update(
+        {planned_host: {"web1": ["x"]}}
+    )
 
     result = run(evacuate.evacuate, three, "h3", **HOW)
 

@@ -51,9 +51,9 @@ def test_the_doctor_settles_an_order_of_them(two, master, name):
     two.silent.clear()
     finding = Finding("w", "f", check="order", where=MASTER, subject=name, mend="settles it")
 
-    mended, failed = mend.mend(master, [finding], store.utc_now())
+    mended_lines, failed_lines = mend.mend(master, [finding], store.utc_now())
 
-    assert (mended, failed) == ([f"order {name}: settled"], [])
+    assert (mended_lines, failed_lines) == ([f"order {name}: settled"], [])
     assert two.is_settled() and recorded_order(master, name) is None
 
 

@@ -23,12 +23,12 @@ def cloud(monkeypatch):
 
 
 @pytest.fixture
-def lopsided(cloud):
+def uneven_cloud(cloud):
     """A cloud of three hosts, of which the first has six VMs."""
-    cloud_of_three = cloud(3)
+    new_cloud = cloud(3)
     for number in range(1, 7):
-        cloud_of_three.put(f"web{number}", "h1")
-    return cloud_of_three
+        new_cloud.put(f"web{number}", "h1")
+    return new_cloud
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def run(opts, stages):
 
 
 @pytest.fixture
-def failing(monkeypatch):
+def fail_moves(monkeypatch):
     """A function that makes the moves of some VMs end with given errors."""
     real_migrate = migrate.migrate
 
@@ -72,17 +72,17 @@ def disk_full_error(name):
     return migrate.MoveFailed(f"VM {name!r} stays where it is: disk full")
 
 
-def test_a_dry_run_reports_the_moves_and_the_imbalance(lopsided, run):
+def test_a_dry_run_reports_the_moves_and_the_imbalance(uneven_cloud, run):
     result = run(is_dry=True)
 
     assert len(result["moves"]) == 4 and result["stays"] == {}
     assert result["imbalance"] > 0.2
-    assert len(lopsided.hosts["h1"]) == 6
+    assert len(uneven_cloud.hosts["h1"]) == 6
     run()
-    assert [len(vms) for vms in lopsided.hosts.values()] == [2, 2, 2]
+    assert [len(vms) for vms in uneven_cloud.hosts.values()] == [2, 2, 2]
 
 
-def test_the_load_is_measured_in_parts_with_progress(lopsided, run, stages, monkeypatch):
+def test_the_load_is_measured_in_parts_with_progress(uneven_cloud, run, stages, monkeypatch):
     calls, real_survey = [], inventory.survey
 
     def note_and_survey(master, targets, fun, arg=(), kwarg=None, *, timeout_s=None):
@@ -102,15 +102,15 @@ def test_the_load_is_measured_in_parts_with_progress(lopsided, run, stages, monk
 @pytest.mark.parametrize(
     ("window_s", "parts"), [(1, 1), (6, 6), (24, 12), (60, 12), (100, 12), (3600, 60)]
 )
-def test_a_window_has_parts_of_at_most_a_minute(lopsided, run, window_s, parts):
+def test_a_window_has_parts_of_at_most_a_minute(uneven_cloud, run, window_s, parts):
     run(is_dry=True, window_s=window_s)
 
-    assert lopsided.asked.count(("h1", "virt.load")) == parts
+    assert uneven_cloud.asked.count(("h1", "virt.load")) == parts
 
 
-def test_a_move_that_fails_does_not_keep_the_others_from_being_made(lopsided, run, failing):
+def test_a_move_that_fails_does_not_keep_the_others_from_being_made(uneven_cloud, run, fail_moves):
     first, second, *_further_moves = run(is_dry=True)["moves"]
-    failing({second["name"]: disk_full_error(second["name"])})
+    fail_moves({second["name"]: disk_full_error(second["name"])})
 
     with pytest.raises(rebalance.NotEven) as excinfo:
         run()
@@ -118,16 +118,16 @@ def test_a_move_that_fails_does_not_keep_the_others_from_being_made(lopsided, ru
     table = excinfo.value.table
     assert table["stays"] == {second["name"]: f"VM {second['name']!r} stays where it is: disk full"}
     assert first in table["moves"] and len(table["moves"]) == 4
-    assert [len(vms) for vms in lopsided.hosts.values()] == [2, 2, 2]
+    assert [len(vms) for vms in uneven_cloud.hosts.values()] == [2, 2, 2]
     assert f"moved: {first['name']} to {first['to']}" in str(excinfo.value)
 
 
-def test_a_cloud_in_which_nothing_moves_is_not_tried_for_ever(cloud, run, failing):
+def test_a_cloud_in_which_nothing_moves_is_not_tried_for_ever(cloud, run, fail_moves):
     many = cloud(2)
     names = [f"web{number:02}" for number in range(40)]
     for name in names:
         many.put(name, "h1")
-    failing({name: disk_full_error(name) for name in names})
+    fail_moves({name: disk_full_error(name) for name in names})
 
     with pytest.raises(
         rebalance.NotEven, match="too many moves have failed; moved: nothing"
@@ -139,7 +139,7 @@ def test_a_cloud_in_which_nothing_moves_is_not_tried_for_ever(cloud, run, failin
 
 
 @pytest.mark.slow
-def test_an_interruption_lets_begun_moves_end_and_reports_them(lopsided, run, stages):
+def test_an_interruption_lets_begun_moves_end_and_reports_them(uneven_cloud, run, stages):
     first, *other_moves = run(is_dry=True)["moves"]
     may_end = threading.Event()
     interrupt = threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT])
@@ -150,7 +150,7 @@ def test_an_interruption_lets_begun_moves_end_and_reports_them(lopsided, run, st
             timer.start()
         may_end.wait(10)
 
-    lopsided.before["h1", "virt.migrate"] = start_timers
+    uneven_cloud.before["h1", "virt.migrate"] = start_timers
     with pytest.raises(rebalance.NotEven, match="the command was interrupted; moved: ") as excinfo:
         run()
 
@@ -161,14 +161,14 @@ def test_an_interruption_lets_begun_moves_end_and_reports_them(lopsided, run, st
     assert [stage for stage, _detail in stages if "Going on" in stage]
 
 
-def test_moves_are_made_at_once_as_far_as_hosts_may_have_several(lopsided, run, stages):
+def test_moves_are_made_at_once_as_far_as_hosts_may_have_several(uneven_cloud, run, stages):
     two_moves = threading.Barrier(2, timeout=5)
-    lopsided.before["h1", "virt.migrate"] = two_moves.wait
+    uneven_cloud.before["h1", "virt.migrate"] = two_moves.wait
 
     result = run(max_parallel=4, per_host=2)
 
     assert len(result["moves"]) == 4 and two_moves.n_waiting == 0
-    assert [len(vms) for vms in lopsided.hosts.values()] == [2, 2, 2]
+    assert [len(vms) for vms in uneven_cloud.hosts.values()] == [2, 2, 2]
     details = [detail for stage, detail in stages if stage == "Done"]
     assert len(details) == 3 and details[-1].startswith("3 of 4 VMs, about ")
 
@@ -180,10 +180,10 @@ def test_a_pace_at_which_nothing_moves_is_refused(argument):
 
 
 def test_the_moved_vms_are_reported_if_the_next_moves_cannot_be_planned(
-    lopsided, run, failing, monkeypatch
+    uneven_cloud, run, fail_moves, monkeypatch
 ):
     first, second, *_further_moves = run(is_dry=True)["moves"]
-    failing({second["name"]: disk_full_error(second["name"])})
+    fail_moves({second["name"]: disk_full_error(second["name"])})
     real_plan, calls = rebalance._plan_steps, []
 
     def plan_once(*args):
@@ -200,28 +200,28 @@ def test_the_moved_vms_are_reported_if_the_next_moves_cannot_be_planned(
 
 
 @pytest.mark.parametrize("fun", ["virt.load", "virt.host_info", "virt.migration_info"])
-def test_a_host_without_a_complete_answer_is_named(lopsided, run, fun):
-    lopsided.silent.add(("h3", fun))
+def test_a_host_without_a_complete_answer_is_named(uneven_cloud, run, fun):
+    uneven_cloud.silent.add(("h3", fun))
 
     result = run(is_dry=True)
 
     assert result["unreachable"] == ["h3"] and "failed" not in result
     assert {step["to"] for step in result["moves"]} == {"h2"}
-    assert lopsided.asked.count(("h3", "virt.load")) == (1 if fun == "virt.load" else 12)
+    assert uneven_cloud.asked.count(("h3", "virt.load")) == (1 if fun == "virt.load" else 12)
 
 
-def test_a_move_whose_answer_is_lost_is_looked_for_and_counts(lopsided, run):
-    lopsided.silent.add(("h1", "virt.migrate", "the answer"))
+def test_a_move_whose_answer_is_lost_is_looked_for_and_counts(uneven_cloud, run):
+    uneven_cloud.silent.add(("h1", "virt.migrate", "the answer"))
 
     result = run(max_parallel=2, per_host=2)
 
     assert len(result["moves"]) == 4 and result["stays"] == {}
-    assert [len(vms) for vms in lopsided.hosts.values()] == [2, 2, 2]
+    assert [len(vms) for vms in uneven_cloud.hosts.values()] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("fun", ["virt.load", "virt.host_info", "virt.migration_info"])
-def test_a_cloud_without_answers_is_not_called_even(lopsided, run, fun):
-    lopsided.silent |= {(host, fun) for host in lopsided.hosts}
+def test_a_cloud_without_answers_is_not_called_even(uneven_cloud, run, fun):
+    uneven_cloud.silent |= {(host, fun) for host in uneven_cloud.hosts}
 
     with pytest.raises(MasterError, match="^no hypervisor answers: h1: does not answer; h2: "):
         run()

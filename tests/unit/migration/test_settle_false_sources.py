@@ -20,7 +20,7 @@ def state(request):
 
 
 @pytest.fixture(params=[("h2", "virt.migrate"), ("h3", "virt.migrate_step arrive")])
-def lying(opts, monkeypatch, request, state):
+def cloud_with_liar(opts, monkeypatch, request, state):
     """Web came from h2 to h3, by a runner that was killed; h1 claims to send it."""
     cloud = playedhosts.clouds(monkeypatch)(3)
     cloud.put("web", "h2", autostart=True, state=state)
@@ -51,18 +51,18 @@ def lying(opts, monkeypatch, request, state):
     return cloud
 
 
-def test_a_false_source_does_not_get_an_arrived_vm_removed(lying):
-    assert lying.where("web") == ["h3"]
+def test_a_false_source_does_not_get_an_arrived_vm_removed(cloud_with_liar):
+    assert cloud_with_liar.where("web") == ["h3"]
 
     with pytest.raises(recovery.Unsettled, match="from h2 to h3 .*from h1 to h3.*virt.disallow"):
-        settle.settle_all(lying.master, "web")
+        settle.settle_all(cloud_with_liar.master, "web")
 
-    assert lying.where("web") == ["h3"]
+    assert cloud_with_liar.where("web") == ["h3"]
 
 
-def test_once_it_is_shut_out_the_move_is_settled(lying):
-    del lying.departures["h1", "web"]
+def test_once_it_is_shut_out_the_move_is_settled(cloud_with_liar):
+    del cloud_with_liar.departures["h1", "web"]
 
-    settle.settle_all(lying.master, "web")
+    settle.settle_all(cloud_with_liar.master, "web")
 
-    assert lying.where("web") == ["h3"] and lying.is_settled()
+    assert cloud_with_liar.where("web") == ["h3"] and cloud_with_liar.is_settled()

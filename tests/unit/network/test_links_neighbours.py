@@ -28,7 +28,7 @@ def neighbour(address, index=2, mac=MAC, state=0x04):
 
 
 @pytest.fixture
-def learned(monkeypatch):
+def learn_addresses(monkeypatch):
     """A function that sets the kernel's neighbours, and returns the addresses of the VMs."""
 
     def ask(rows, macs):
@@ -46,7 +46,7 @@ def learned(monkeypatch):
     return ask
 
 
-def test_an_address_belongs_to_the_vm_with_its_mac_on_the_bridge(learned):
+def test_an_address_belongs_to_the_vm_with_its_mac_on_the_bridge(learn_addresses):
     rows = [
         neighbour("2001:db8::7"),
         neighbour("192.0.2.7"),
@@ -56,7 +56,7 @@ def test_an_address_belongs_to_the_vm_with_its_mac_on_the_bridge(learned):
         neighbour("192.0.2.11", index=99),
     ]
 
-    addresses = learned(rows, [("br0", MAC.upper())])
+    addresses = learn_addresses(rows, [("br0", MAC.upper())])
 
     assert addresses == ["192.0.2.7", "192.0.2.10", "2001:db8::7"]
 
@@ -65,12 +65,12 @@ def test_an_address_belongs_to_the_vm_with_its_mac_on_the_bridge(learned):
     ("state", "is_known"),
     [(0x01, False), (0x20, False), (0x40, False), (0x02, True), (0x04, True), (0x80, True)],
 )
-def test_only_a_neighbour_that_has_answered_counts(learned, state, is_known):
-    assert bool(learned([neighbour("192.0.2.7", state=state)], [("br0", MAC)])) is is_known
+def test_only_a_neighbour_that_has_answered_counts(learn_addresses, state, is_known):
+    assert bool(learn_addresses([neighbour("192.0.2.7", state=state)], [("br0", MAC)])) is is_known
 
 
-def test_a_vm_on_no_bridge_has_no_neighbours(learned):
-    assert learned([neighbour("192.0.2.7")], []) == []
+def test_a_vm_on_no_bridge_has_no_neighbours(learn_addresses):
+    assert learn_addresses([neighbour("192.0.2.7")], []) == []
 
 
 def test_a_missing_pyroute2_is_an_error(monkeypatch):

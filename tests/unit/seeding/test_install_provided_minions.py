@@ -99,7 +99,7 @@ def test_an_index_that_cannot_be_understood_is_refused(text):
 
 
 @pytest.fixture
-def served(tmp_path):
+def minion_folder(tmp_path):
     """The folder where the master puts files for guests; this minion serves itself."""
     folder = tmp_path / "srv/salt-virt/minion"
     folder.mkdir(parents=True)
@@ -107,12 +107,12 @@ def served(tmp_path):
 
 
 @pytest.fixture
-def context(hypervisor, served, tmp_path):
+def context(hypervisor, minion_folder, tmp_path):
     """A host with Salt's own functions."""
     opts = {
         **salt.config.minion_config(None),
         "file_client": "local",
-        "file_roots": {"base": [str(served.parents[1])]},
+        "file_roots": {"base": [str(minion_folder.parents[1])]},
         "cachedir": str(tmp_path / "cache"),
         "root_dir": str(tmp_path),
         "pki_dir": str(tmp_path / "pki"),
@@ -126,20 +126,20 @@ def context(hypervisor, served, tmp_path):
     return replace(hypervisor.context, opts=opts, functions=functions)
 
 
-def provide(served, digest=None):
+def provide(minion_folder, digest=None):
     """Put a tarball on the file server, as the master does."""
-    (served / "salt.tar.xz").write_bytes(TARBALL)
+    (minion_folder / "salt.tar.xz").write_bytes(TARBALL)
     sha256 = digest or hashlib.sha256(TARBALL).hexdigest()
     text = minionpackages.format_index({"onedir": [package("salt.tar.xz", sha256=sha256)]})
-    (served / "index.json").write_text(text)
+    (minion_folder / "index.json").write_text(text)
 
 
 def test_without_an_index_there_is_nothing(context):
     assert install.read_index(context, "base") == {}
 
 
-def test_an_index_is_read_off_the_file_server(context, served):
-    provide(served)
+def test_an_index_is_read_off_the_file_server(context, minion_folder):
+    provide(minion_folder)
 
     (package_,) = install.find_suitable(context, Inspection(**CLOUD_INIT_FACTS), "base")
 
@@ -151,9 +151,9 @@ def test_an_index_is_read_off_the_file_server(context, served):
     assert install.find_suitable(context, Inspection(root=None), "base") == ()
 
 
-def test_an_environment_of_images_has_its_minions_in_base(context, served, jobs, hypervisor):
-    provide(served)
-    image = served.parents[2] / "prod"
+def test_an_environment_of_images_has_its_minions_in_base(context, minion_folder, jobs, hypervisor):
+    provide(minion_folder)
+    image = minion_folder.parents[2] / "prod"
     image.mkdir()
     context.opts["file_roots"]["prod"] = [str(image)]
 
@@ -165,18 +165,18 @@ def test_an_environment_of_images_has_its_minions_in_base(context, served, jobs,
     )
 
 
-def test_an_index_that_is_damaged_is_one_line_with_the_command(context, served):
-    (served / "index.json").write_text("{ }}")
+def test_an_index_that_is_damaged_is_one_line_with_the_command(context, minion_folder):
+    (minion_folder / "index.json").write_text("{ }}")
 
     with pytest.raises(SeedError, match="index.json cannot be read: .*virt_image.minion_packages"):
         install.read_index(context, "base")
 
 
 @pytest.fixture
-def prod(context, served):
+def prod(context, minion_folder):
     """The folder of minions of an environment beside base; base has minions too."""
-    provide(served)
-    root = served.parents[2] / "prod"
+    provide(minion_folder)
+    root = minion_folder.parents[2] / "prod"
     folder = root / minionpackages.FOLDER
     folder.mkdir(parents=True)
     context.opts["file_roots"]["prod"] = [str(root)]
@@ -223,8 +223,8 @@ def test_base_is_used_where_an_environments_index_has_nothing_for_a_guest(contex
     assert package_.saltenv == "base"
 
 
-def test_a_file_with_another_digest_than_the_indexs_is_refused(context, served):
-    provide(served)
+def test_a_file_with_another_digest_than_the_indexs_is_refused(context, minion_folder):
+    provide(minion_folder)
     right = hashlib.sha256(TARBALL).hexdigest()
     good, bad = package("salt.tar.xz", sha256=right), package("salt.tar.xz")
 
@@ -274,9 +274,9 @@ def test_a_stock_image_is_refused_before_a_vm_exists(context, hypervisor, jobs):
 
 
 def test_a_stock_image_gets_the_fetched_minion_and_cloud_inits_seed(
-    context, hypervisor, jobs, served
+    context, hypervisor, jobs, minion_folder
 ):
-    provide(served)
+    provide(minion_folder)
     options = {"user_data": {"packages": ["vim"]}}
 
     assert deploy(context, hypervisor, **options) is True
@@ -297,9 +297,9 @@ def test_a_stock_image_gets_the_fetched_minion_and_cloud_inits_seed(
 
 
 def test_the_answer_to_an_order_warns_of_what_its_image_does_not_serve(
-    context, hypervisor, jobs, served
+    context, hypervisor, jobs, minion_folder
 ):
-    provide(served)
+    provide(minion_folder)
     context = replace(context, is_ordered=True)
     jobs.lacks = {"has_ssh_server": False}
     keys = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPt3s3pgYnnXQQxiL6PhC6JlRVFrOXdeFEa3fMQvKD6y anna"
@@ -311,9 +311,9 @@ def test_the_answer_to_an_order_warns_of_what_its_image_does_not_serve(
 
 
 def test_a_fetched_minion_that_was_changed_ends_the_build_with_nothing_left(
-    context, hypervisor, jobs, served
+    context, hypervisor, jobs, minion_folder
 ):
-    provide(served, digest="cd" * 32)
+    provide(minion_folder, digest="cd" * 32)
 
     with pytest.raises(SeedError, match="not the file that was fetched for guests"):
         deploy(context, hypervisor)

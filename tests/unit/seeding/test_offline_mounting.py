@@ -87,10 +87,10 @@ def test_nothing_is_mounted_where_others_could_put_a_link(tmp_path, subfolder, o
 def test_a_device_is_not_locked_in_a_world_writable_folder(tmp_path, monkeypatch):
     """In such a folder any user could make root empty a file, wait forever, or find no device."""
     monkeypatch.setattr(hostmount.nbd, "_devices", lambda: [tmp_path / "nbd4711"])
-    file, planted = tmp_path / "file", Path("/run/lock/salt-virt-nbd4711")
-    planted.parent.mkdir(exist_ok=True)
+    file, planted_link = tmp_path / "file", Path("/run/lock/salt-virt-nbd4711")
+    planted_link.parent.mkdir(exist_ok=True)
     file.write_text("of the host")
-    planted.symlink_to(file)
+    planted_link.symlink_to(file)
 
     try:
         with hostmount.nbd.free() as device, open(file) as opened_file:
@@ -98,7 +98,7 @@ def test_a_device_is_not_locked_in_a_world_writable_folder(tmp_path, monkeypatch
             assert device == "/dev/nbd4711"
         assert file.read_text() == "of the host"
     finally:
-        planted.unlink()
+        planted_link.unlink()
         (hostmount.nbd.LOCKS / "nbd4711.lock").unlink()
 
 

@@ -45,7 +45,7 @@ def request_of(guest_identity=IDENTITY, settings=None, **options):
 
 
 @pytest.fixture
-def seeing(monkeypatch):
+def inspecting_host(monkeypatch):
     """A host that can inspect images; tests/cloud/test_seeding.py does it with a real appliance."""
     monkeypatch.setattr(appliance, "why_missing", lambda _python: None)
 
@@ -122,7 +122,7 @@ def test_an_unknown_method_is_refused():
     ],
 )
 def test_the_cheapest_way_that_the_image_supports_is_taken(
-    seeing, cloud_init, minion, source, expected_method, kind
+    inspecting_host, cloud_init, minion, source, expected_method, kind
 ):
     inspected = replace(FOUND, has_cloud_init=cloud_init, has_minion=minion)
 
@@ -134,7 +134,7 @@ def test_the_cheapest_way_that_the_image_supports_is_taken(
             seedchoice.decide(request_of(install=False), inspected)
 
 
-def test_the_guests_own_repositories_are_used_only_if_the_operator_says_so(seeing):
+def test_the_guests_own_repositories_are_used_only_if_the_operator_says_so(inspecting_host):
     with pytest.raises(SeedError, match="give install_from=, or set virt:seed:install_network: T"):
         seedchoice.decide(request_of(), FOUND)
 
@@ -148,7 +148,7 @@ CLOUD_IMAGE = replace(FOUND, os="debian 12", has_cloud_init=True)
 
 
 @pytest.mark.parametrize("system", ["fedora 42", "opensuse 15", "sles 15", "archlinux 0"])
-def test_cloud_init_installs_where_the_distribution_has_a_minion(seeing, system):
+def test_cloud_init_installs_where_the_distribution_has_a_minion(inspecting_host, system):
     seed = seedchoice.decide(request_of(), replace(CLOUD_IMAGE, os=system))
 
     assert (seed.name, seed.install) == ("nocloud", Installation(kind="boot"))
@@ -164,7 +164,7 @@ def test_cloud_init_installs_where_the_distribution_has_a_minion(seeing, system)
         ("some system", "it is no distribution that is known to have one"),
     ],
 )
-def test_a_guest_whose_repositories_have_no_minion_is_refused(seeing, system, reason):
+def test_a_guest_whose_repositories_have_no_minion_is_refused(inspecting_host, system, reason):
     with pytest.raises(SeedError) as excinfo:
         seedchoice.decide(request_of(), replace(CLOUD_IMAGE, os=system))
 
@@ -180,7 +180,7 @@ def test_a_guest_whose_repositories_have_no_minion_is_refused(seeing, system, re
 @pytest.mark.parametrize(
     "facts", [{"os": "alpinelinux 3", "has_systemd": False}, {"os": "debian 12", "arch": "s390x"}]
 )
-def test_no_error_advises_to_fetch_a_minion_that_would_not_suit(seeing, facts, cloud_init):
+def test_no_error_advises_to_fetch_a_minion_that_would_not_suit(inspecting_host, facts, cloud_init):
     image = replace(CLOUD_IMAGE, has_cloud_init=cloud_init, **facts)
 
     with pytest.raises(SeedError, match="give install_from= packages or a script, ") as excinfo:
@@ -191,7 +191,7 @@ def test_no_error_advises_to_fetch_a_minion_that_would_not_suit(seeing, facts, c
 
 
 @pytest.mark.parametrize("cloud_init", [True, False])
-def test_a_tarball_is_refused_where_nothing_would_start_its_minion(seeing, cloud_init):
+def test_a_tarball_is_refused_where_nothing_would_start_its_minion(inspecting_host, cloud_init):
     alpine = replace(CLOUD_IMAGE, os="alpinelinux 3", has_systemd=False, has_cloud_init=cloud_init)
 
     with pytest.raises(SeedError, match="has no systemd, which starts the minion of a tarball"):
@@ -200,7 +200,7 @@ def test_a_tarball_is_refused_where_nothing_would_start_its_minion(seeing, cloud
     assert seedchoice.decide(request_of(install_from="/a.sh"), alpine).install.kind == "script"
 
 
-def test_a_named_source_of_packages_is_believed_and_old_debian_has_its_own(seeing):
+def test_a_named_source_of_packages_is_believed_and_old_debian_has_its_own(inspecting_host):
     request = replace(request_of(), has_own_packages=True)
 
     assert seedchoice.decide(request, CLOUD_IMAGE).install.kind == "boot"
@@ -215,13 +215,13 @@ def test_user_data_that_installs_is_known(key):
     assert not cloudconfig.names_packages({"write_files": []})
 
 
-def test_a_small_system_that_is_no_distribution_may_read_the_seed_otherwise(seeing):
+def test_a_small_system_that_is_no_distribution_may_read_the_seed_otherwise(inspecting_host):
     tiny = replace(CLOUD_IMAGE, os="some system", has_systemd=False)
 
     assert seedchoice.decide(request_of(), tiny).install.kind == "boot"
 
 
-def test_packages_on_the_file_server_are_installed_like_named_ones(seeing):
+def test_packages_on_the_file_server_are_installed_like_named_ones(inspecting_host):
     package = minionpackages.Package(
         file="salt.tar.xz", arch="x86_64", version="3006.9", sha256="ab" * 32
     )
@@ -299,7 +299,7 @@ def test_a_file_system_that_a_minion_fills_is_named_in_one_sentence(failure, ref
         installing._tarball(FullTree(), {}, install_job)
 
 
-def test_an_image_that_cannot_be_inspected_is_refused_without_the_users_word(seeing):
+def test_an_image_that_cannot_be_inspected_is_refused_without_the_users_word(inspecting_host):
     broken = SeedError("the appliance did not start")
 
     seed = seedchoice.decide(request_of(install=False), None, broken)
@@ -311,7 +311,7 @@ def test_an_image_that_cannot_be_inspected_is_refused_without_the_users_word(see
         seedchoice.decide(request_of(seed_method="guestfs"), None, broken)
 
 
-def test_the_plan_for_an_image_that_is_not_here_yet_claims_nothing(seeing):
+def test_the_plan_for_an_image_that_is_not_here_yet_claims_nothing(inspecting_host):
     seed = seedchoice.decide(request_of(user_data={"packages": ["vim"]}))
 
     assert seed.to_dict() == {
@@ -353,7 +353,7 @@ def test_an_impossible_request_is_refused_before_anything_is_made(options, reaso
         seedchoice.decide(request_of(**options))
 
 
-def test_user_data_needs_cloud_init(seeing):
+def test_user_data_needs_cloud_init(inspecting_host):
     identity_with_data = replace(
         IDENTITY, cloud_init=CloudInit(user_data=({}, {"packages": ["vim"]}))
     )
@@ -372,7 +372,9 @@ def test_user_data_needs_cloud_init(seeing):
         ({"root": None}, {}, "there is no operating system in it"),
     ],
 )
-def test_credentials_need_a_minion_a_new_systemd_and_a_start(seeing, facts, options, reason):
+def test_credentials_need_a_minion_a_new_systemd_and_a_start(
+    inspecting_host, facts, options, reason
+):
     suitable = replace(FOUND, has_minion=True, systemd_version=252)
     call_options = {"seed_method": "credentials"}
     assert seedchoice.decide(request_of(**call_options), suitable).name == "credentials"

@@ -102,7 +102,7 @@ nsenter -t $0 -n ip addr add 10.0.0.3/24 dev eth0
 """
 
 
-class Behind:
+class Sides:
     """Connections to the peer's ports: from the host, or from a guest or hypervisor behind it."""
 
     def __init__(self, space, folder):

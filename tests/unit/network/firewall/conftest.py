@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 import salt.utils.systemd
-from behindkit import CABLES, LISTEN, SIDES, Behind
+from behindkit import CABLES, LISTEN, SIDES, Sides
 from firewallkit import Space
 from saltvirt.network.firewall import bootunits, iptables, nftables
 
@@ -30,7 +30,7 @@ def rules_folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def behind(space, tmp_path):
+def sides(space, tmp_path):
     """A host with a guest and a hypervisor behind it, and a peer that listens."""
     result = space.run_all(["sh", "-c", CABLES, str(tmp_path)])
     pids = [path.read_text().strip() for side in SIDES if (path := tmp_path / side)]
@@ -42,6 +42,6 @@ def behind(space, tmp_path):
         script = f"{' '.join(peer)} python3 -c \"$0\" >/dev/null 2>&1 & echo $!; {wait}"
         listener_pid = space.run_all(["sh", "-c", script, code])["stdout"].strip()
         pids.append(listener_pid)
-        yield Behind(space, tmp_path)
+        yield Sides(space, tmp_path)
     finally:
         space.run_all(["kill", "-9", *pids])

@@ -113,7 +113,7 @@ def rules_folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def booted(tmp_path, monkeypatch):
+def units_folder(tmp_path, monkeypatch):
     """A host on which systemd runs, with the folder of its units."""
     monkeypatch.setattr(salt.utils.systemd, "booted", lambda: True)
     monkeypatch.setattr(bootunits, "UNITS", tmp_path / "units")
@@ -121,15 +121,15 @@ def booted(tmp_path, monkeypatch):
     return bootunits.UNITS
 
 
-def test_a_host_of_an_earlier_version_gets_the_second_unit(booted, rules_folder):
-    (booted / BOOT_UNIT).write_text("of an earlier version")
+def test_a_host_of_an_earlier_version_gets_the_second_unit(units_folder, rules_folder):
+    (units_folder / BOOT_UNIT).write_text("of an earlier version")
     systemd = Systemd(BOOT_UNIT, active=[BOOT_UNIT])
     work = bootunits.BootUnits(systemd.run, UNITS, {rules_folder / "t.nft": "rules"})
 
     assert work.pending() == {
         str(rules_folder / "t.nft"): "written",
-        str(booted / BOOT_UNIT): "written",
-        str(booted / RELOAD_UNIT): "written",
+        str(units_folder / BOOT_UNIT): "written",
+        str(units_folder / RELOAD_UNIT): "written",
         RELOAD_UNIT: "enabled",
     }
     with undo.on_failure() as steps:
@@ -138,26 +138,28 @@ def test_a_host_of_an_earlier_version_gets_the_second_unit(booted, rules_folder)
     assert not any(command.startswith("start ") for command in systemd.commands)
 
 
-def test_units_that_go_are_enabled_and_started_again_if_what_follows_fails(booted, rules_folder):
+def test_units_that_go_are_enabled_and_started_again_if_what_follows_fails(
+    units_folder, rules_folder
+):
     rules_folder.mkdir()
     (rules_folder / "t.nft").write_text("rules")
     for name, text in UNITS.items():
-        (booted / name).write_text(text)
+        (units_folder / name).write_text(text)
     systemd = Systemd(BOOT_UNIT, RELOAD_UNIT, active=[BOOT_UNIT])
     work = bootunits.BootUnits(systemd.run, UNITS, {rules_folder / "t.nft": "rules"})
 
     with pytest.raises(RuntimeError), undo.on_failure() as steps:
         work.forget(steps)
-        assert not any(booted.iterdir()) and not rules_folder.exists()
+        assert not any(units_folder.iterdir()) and not rules_folder.exists()
         raise RuntimeError
 
-    assert {path.name: path.read_text() for path in booted.iterdir()} == UNITS
+    assert {path.name: path.read_text() for path in units_folder.iterdir()} == UNITS
     assert (rules_folder / "t.nft").read_text() == "rules"
     last = ["daemon-reload", f"enable {BOOT_UNIT} {RELOAD_UNIT}", f"start {BOOT_UNIT}"]
     assert systemd.commands[-3:] == last
 
 
-def test_a_unit_that_was_started_is_stopped_if_what_follows_fails(booted, rules_folder):
+def test_a_unit_that_was_started_is_stopped_if_what_follows_fails(units_folder, rules_folder):
     systemd = Systemd()
     work = bootunits.BootUnits(systemd.run, UNITS, {rules_folder / "t.nft": "rules"})
 
@@ -168,17 +170,17 @@ def test_a_unit_that_was_started_is_stopped_if_what_follows_fails(booted, rules_
     assert systemd.commands.index(f"start {BOOT_UNIT}") < systemd.commands.index(
         f"stop {BOOT_UNIT}"
     )
-    assert not any(booted.iterdir()) and not rules_folder.exists()
+    assert not any(units_folder.iterdir()) and not rules_folder.exists()
 
 
-def test_both_units_are_removed_or_the_only_one_of_an_earlier_version(booted, rules_folder):
+def test_both_units_are_removed_or_the_only_one_of_an_earlier_version(units_folder, rules_folder):
     for names in (list(UNITS), [BOOT_UNIT]):
         systemd = Systemd()
         for name in names:
-            (booted / name).write_text(UNITS[name])
+            (units_folder / name).write_text(UNITS[name])
         work = bootunits.BootUnits(systemd.run, UNITS, {})
         with undo.on_failure() as steps:
             work.forget(steps)
 
         assert f"disable --now {' '.join(names)}" in systemd.commands
-        assert list(booted.iterdir()) == [] and work.there() == {}
+        assert list(units_folder.iterdir()) == [] and work.there() == {}
