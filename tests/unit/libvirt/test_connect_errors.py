@@ -13,7 +13,7 @@ TEST = HostSettings(uri="test:///default")
 @pytest.mark.parametrize(
     "error_class", [libvirt.libvirtError, LibvirtRefused, CommandExecutionError]
 )
-def test_what_libvirt_refuses_is_caught_by_either_name(error_class):
+def test_a_refusal_of_libvirt_is_caught_by_either_name(error_class):
     words = "no network with matching name 'none'"
     with pytest.raises(error_class, match=words) as excinfo, connect.open_connection(TEST) as conn:
         conn.networkLookupByName("none")

@@ -29,7 +29,7 @@ def test_a_file_in_which_a_disk_goes_on_is_private(paths, tmp_path):
     assert mode(tmp_path / "web1.qcow2") == 0o644
 
 
-def test_it_is_private_also_if_the_snapshot_fails_after_it(paths, tmp_path):
+def test_a_new_file_is_private_also_if_the_snapshot_fails_after_it(paths, tmp_path):
     new = tmp_path / "web1.s1"
     with pytest.raises(ValueError, match="no"), domainfiles.restrict_new_files(None, "web1"):
         new.touch(0o664)

@@ -44,7 +44,7 @@ def test_a_default_takes_the_place_of_these_errors_alone():
 
 
 @pytest.mark.parametrize("code", ["NO_DOMAIN", "OPERATION_INVALID"])
-def test_what_vanishes_while_it_is_read_is_left_out(code):
+def test_an_object_that_vanishes_while_it_is_read_is_left_out(code):
     objects = [Vanishing("web1"), Vanishing("web2", error(code)), Vanishing("web3")]
 
     rows = errorcodes.read_existing(objects, Vanishing.read)

@@ -36,7 +36,7 @@ def test_notes_that_cannot_be_read_are_an_error_and_stay(host, text):
     assert path.read_text() == text
 
 
-def test_what_is_not_a_mapping_of_names_is_refused(host):
+def test_notes_that_are_no_mapping_of_names_are_refused(host):
     with pytest.raises(BadArgument, match="vms: 'web' is not a mapping"):
         maintenance.note_evacuated(host, "web")
     with pytest.raises(BadArgument, match="vms"):

@@ -62,7 +62,7 @@ def test_a_mounted_pool_with_permissions_is_left_alone():
     ("runs", "parts"),
     [(True, ["updated", "built", "restarted"]), (False, ["updated", "built", "started"])],
 )
-def test_what_else_differs_is_changed_and_the_mount_point_is_built(runs, parts):
+def test_another_difference_is_changed_and_the_mount_point_is_built(runs, parts):
     share = Mounted()
     share.runs = runs
 

@@ -139,7 +139,7 @@ def test_nothing_is_deleted_unless_snapshots_are_named(virt_snapshot, snapshot_n
     assert names(virt_snapshot) == ["a"]
 
 
-def test_reverting_goes_to_the_parent_or_to_the_one_that_is_named(virt_snapshot):
+def test_reverting_goes_to_the_parent_or_to_a_named_snapshot(virt_snapshot):
     for name in ("a", "b", "c"):
         virt_snapshot.snapshot("test", name)
 

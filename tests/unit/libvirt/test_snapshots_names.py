@@ -46,7 +46,7 @@ def test_qemu_takes_a_name_for_the_number_of_another_snapshot(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["1", 2, "99999"])
-def test_what_may_be_the_number_of_another_is_no_name(virt_snapshot, name):
+def test_a_number_that_another_snapshot_may_have_is_refused_as_a_name(virt_snapshot, name):
     with pytest.raises(BadArgument, match="may be the number of another snapshot.* such as 's"):
         virt_snapshot.snapshot("test", name)
 

@@ -53,7 +53,7 @@ def test_a_disk_of_no_other_vm_and_a_medium_go_back(conn, virt_snapshot):
     ("place", "goes_back"),
     [("internal", ("/srv/data.qcow2",)), ("external", ("/srv/data.qcow2",)), ("no", ())],
 )
-def test_a_snapshot_says_to_which_files_it_goes_back(place, goes_back):
+def test_a_snapshot_lists_the_files_that_a_revert_changes(place, goes_back):
     text = (
         f"<domainsnapshot><name>a</name><disks><disk name='vdb' snapshot='{place}'/></disks>"
         f"{VM.format('web1', '', SYSTEM + DATA)}</domainsnapshot>"

@@ -77,7 +77,7 @@ def test_copies_and_clones_look_at_the_others(odd_conn):
 
 
 @pytest.mark.parametrize("char", ["\x01", "\x1f", "\ufffe", "\uffff"])
-def test_what_no_xml_can_hold_is_escaped(char):
+def test_a_character_that_no_xml_can_hold_is_escaped(char):
     class Volume:
         def XMLDesc(self, _flags):
             return f"<volume><name>a{char}b</name></volume>"

@@ -71,7 +71,7 @@ def test_a_host_without_a_version_of_the_protocol_is_an_older_one(end, moving):
     assert arrival.parse_migration_info(end.context, wire.plain(moving)) == moving
 
 
-def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, conn, moving):
+def test_new_files_are_on_record_and_dropped_when_the_source_keeps_the_vm(end, conn, moving):
     assert prepare(end, moving) == {"images": {}, "present": [], "token": "t1"}
 
     assert end.phase("arrival") == "ready" and pools(conn) == [str(end.images)]
@@ -188,7 +188,7 @@ def test_a_vm_that_has_come_whole_belongs_here(end, conn, moving):
 
 
 @pytest.mark.parametrize(("later_facts", "starts"), [({}, {"web1"}), ({"autostart": False}, set())])
-def test_it_starts_with_its_host_as_before_also_if_its_source_is_lost(
+def test_a_vm_starts_with_its_host_as_before_even_if_its_source_is_lost(
     end, conn, moving, later_facts, starts
 ):
     moving = replace(moving, autostart=True)
@@ -202,7 +202,9 @@ def test_it_starts_with_its_host_as_before_also_if_its_source_is_lost(
     assert lifecycle.list_autostarted_domains(conn) == starts
 
 
-def test_one_that_was_renamed_since_it_came_starts_with_its_host_and_no_other(end, conn, moving):
+def test_a_vm_that_was_renamed_after_its_arrival_starts_with_its_host_and_no_other_does(
+    end, conn, moving
+):
     """The runner died before its last step; meanwhile another VM got the name."""
     prepare(end, moving)
     noted = deliver(end, conn, moving)
@@ -288,7 +290,7 @@ def resize(disk, size_bytes):
 
 
 @pytest.mark.parametrize("size_bytes", [8 * 2**20, 9 * 2**20])
-def test_what_libvirt_copies_is_as_big_as_it_was_or_was_resized_since(end, conn, live, size_bytes):
+def test_a_copy_by_libvirt_is_as_large_as_its_source_or_was_resized(end, conn, live, size_bytes):
     prepare(end, live)
     for disk in live.disks:
         resize(disk, size_bytes)
@@ -338,7 +340,7 @@ def test_a_vm_whose_definition_leaves_has_one_here_before_it_arrives(end, conn, 
     assert end.phase("arrival") == "arrived"
 
 
-def test_what_runs_here_is_not_dropped(end, conn, moving):
+def test_a_running_vm_is_not_dropped(end, conn, moving):
     prepare(end, moving)
     deliver(end, conn, moving)
     lifecycle.start(conn, "web1")

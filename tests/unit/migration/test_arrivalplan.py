@@ -58,7 +58,7 @@ def test_a_copy_is_made_over_the_image_that_is_here():
     assert (file.format, file.size_bytes, file.base) == ("qcow2", 1000, BASE)
 
 
-def test_a_disk_that_is_sent_needs_its_image_here_and_says_so_itself():
+def test_a_sent_disk_needs_its_image_here_and_names_it():
     local_facts = LocalFacts(present_media=frozenset(), images={A: BASE}, incoming={})
 
     (file,) = arrivalplan.decide(moving(disk(base=A, image=IMAGE)), local_facts).files
@@ -133,7 +133,7 @@ def test_a_variables_file_is_made_if_it_is_sent():
     assert file == ComingFile(path="/srv/push.fd", transfer="push", size_bytes=8)
 
 
-def test_what_is_on_record_before_anything_is_made():
+def test_the_record_before_anything_is_made():
     vm = moving(
         disk(),
         medium(),

@@ -35,7 +35,7 @@ def _with_tpm(conn, name):
 
 
 @pytest.mark.parametrize("keeps_tpm", [True, False])
-def test_libvirt_is_told_to_leave_it(monkeypatch, keeps_tpm):
+def test_libvirt_keeps_the_state_of_a_tpm_if_asked(monkeypatch, keeps_tpm):
     class Domain:
         flags = 0
 

@@ -385,7 +385,7 @@ def test_an_interruption_while_it_waits_reports_what_has_moved(cloud, run, monke
     assert list(table(excinfo)["moved"]) == ["web1"]
 
 
-def test_a_host_that_cannot_be_told_of_a_move_is_a_warning(cloud, run, opts):
+def test_a_host_that_cannot_note_a_move_is_a_warning(cloud, run, opts):
     three = cloud(3)
     three.put("web1", "h2")
     three.proved(opts, "h1", web1=["h2"])

@@ -80,7 +80,7 @@ def test_a_proof_of_other_facts_is_no_proof(three, opts, is_in_vain, key):
     is_in_vain()
 
 
-def test_what_another_master_has_proved_is_not_proved(three, opts, is_in_vain):
+def test_a_proof_of_another_master_is_no_proof(three, opts, is_in_vain):
     three.proved(opts, "h3", web1=["h1"])
     shutil.rmtree(key_file(opts).parent)
 
@@ -111,7 +111,7 @@ def test_another_vm_of_that_name_stays_where_it_is(three, run, opts):
     assert three.where("web1") == ["h1"] and three.notes["h3"] == {}
 
 
-def test_a_host_that_does_not_say_which_vm_it_has_keeps_it(three, run, opts):
+def test_a_host_that_does_not_report_its_vms_uuid_keeps_the_vm(three, run, opts):
     three.proved(opts, "h3", web1=["h1"])
     three.silent.add(("h1", "virt.migration_info"))
 
@@ -199,7 +199,7 @@ def test_a_proof_of_a_vm_that_did_not_move_is_of_no_use(three, run, is_in_vain):
     is_in_vain()
 
 
-def test_what_did_not_come_home_is_proved_anew(three, run):
+def test_a_vm_that_did_not_come_home_gets_a_new_proof(three, run):
     empty_h3(three, run)
     three.put("web2", "h3")
     three.refuses = {"h2": {"web2": ["it is full"]}}
@@ -215,7 +215,7 @@ def test_what_did_not_come_home_is_proved_anew(three, run):
     assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
 
 
-def test_a_host_that_is_not_told_of_new_proofs_keeps_those_it_has(three, run, opts):
+def test_a_host_without_new_proofs_keeps_its_old_ones(three, run, opts):
     three.proved(opts, "h3", web1=["h1"])
 
     class Cut(Exception):
@@ -233,7 +233,7 @@ def test_a_host_that_is_not_told_of_new_proofs_keeps_those_it_has(three, run, op
 # VMs that a host claims to have.
 
 
-def test_a_host_that_says_it_has_the_vm_of_another_gets_no_proof(three, run):
+def test_a_host_that_claims_another_hosts_vm_gets_no_proof(three, run):
     """h3 is emptied of a web1 that h1 has; it gets no proof, even if it then disclaims web1."""
     three.put("web1", "h3")
     noted = []

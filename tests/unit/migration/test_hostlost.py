@@ -91,7 +91,7 @@ def commands(report):
     return list(itertools.chain.from_iterable(step["commands"] for step in report["steps"]))
 
 
-def test_the_report_says_what_ran_there_and_what_to_type_in_one_order(opts, hosts):
+def test_the_report_lists_the_vms_and_the_commands_in_order(opts, hosts):
     report = report_on(opts)
 
     assert report["host"] == "hyper3" and report["state"] == "does not answer"
@@ -198,7 +198,7 @@ def test_a_move_of_this_master_alone_is_named(opts, hosts):
 
 
 @pytest.mark.parametrize("host", ["hyper9", "", None, 3.5])
-def test_a_host_that_nobody_knows_is_refused(opts, hosts, host):
+def test_an_unknown_host_is_refused(opts, hosts, host):
     with pytest.raises(BadArgument) as excinfo:
         report_on(opts, host)
 

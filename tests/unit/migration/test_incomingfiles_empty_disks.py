@@ -71,7 +71,7 @@ def test_a_disk_of_a_vm_here_stays_even_with_force(hypervisor, seed, tmp_path):
     assert path.read_bytes() == before and not (tmp_path / "new").exists()
 
 
-def test_none_is_made_if_one_cannot_be(seed, tmp_path):
+def test_no_disk_is_made_if_one_of_them_cannot_be(seed, tmp_path):
     existing_file, before = tmp_path / "a", sorted(tmp_path.rglob("*"))
     existing_file.write_text("somebody's")
     missing_backing = {"backing file": {"file": str(tmp_path / "no"), "file format": "raw"}}

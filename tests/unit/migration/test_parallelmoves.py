@@ -122,7 +122,7 @@ def test_a_vm_of_a_group_of_racks_asks_all_hosts_for_their_racks(cloud, run):
     assert nine.where("web1") == ["h3"]
 
 
-def test_an_evacuation_of_many_asks_all_hosts_once_and_says_how_far_it_is(cloud, run, said):
+def test_an_evacuation_of_many_asks_all_hosts_once_and_shows_its_progress(cloud, run, said):
     nine = cloud(9)
     for number in range(6):
         nine.put(f"web{number}", "h9")

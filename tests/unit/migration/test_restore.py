@@ -115,7 +115,7 @@ def test_a_vm_that_two_evacuations_moved_comes_back_step_by_step_too(cloud, run,
     assert run(restore.restore, three, "h1", **HOME)["moved"] == {"web1": "h1"}
 
 
-def test_a_vm_comes_home_though_its_host_was_off_and_not_told_of_a_move(cloud, run, opts):
+def test_a_vm_comes_home_though_its_host_was_off_during_a_move(cloud, run, opts):
     three = cloud(3)
     three.put("web1", "h2")
     three.proved(opts, "h1", web1=["h2"])

@@ -85,7 +85,7 @@ def test_a_guest_that_runs_on_the_target_by_post_copy_is_waited_for(watch):
     assert vm.asked == ["post-copy"] and last["passes"] == 4
 
 
-def test_a_move_that_stands_still_is_ended_and_says_where_to_look(watch):
+def test_a_move_without_progress_is_ended_and_its_error_names_where_to_look(watch):
     vm = Domain()
 
     with pytest.raises(MigrationFailed, match="stays where it is: nothing has moved for 0 s; look"):

@@ -111,7 +111,7 @@ def test_a_definition_that_was_kept_on_the_target_is_not_the_vm(four_hosts, opts
     assert lastseen.find_hosts(opts, "web") == ["h3"]
 
 
-def test_a_third_host_says_where_the_vm_went_that_it_only_kept(four_hosts, opts):
+def test_a_third_hosts_kept_definition_names_where_the_vm_went(four_hosts, opts):
     """h3 kept the definition when web moved on to h5, which is no hypervisor of this master."""
     _open(four_hosts, opts)
     four_hosts.put("web", "h3", state="shutdown", moved_to="h5")
@@ -151,7 +151,7 @@ def test_a_vm_that_was_moved_on_by_other_means_does_not_arrive(four_hosts, opts)
     assert not four_hosts.hosts["h2"]["web"]["autostart"]
 
 
-def test_it_is_the_same_when_the_lost_target_is_removed_from_this_master(
+def test_the_operator_can_also_end_a_move_whose_lost_target_is_removed_from_this_master(
     four_hosts, opts, monkeypatch
 ):
     """As above, and h2's key is deleted, because h2 is given up."""

@@ -210,7 +210,7 @@ def test_an_ipv6_gateway_has_its_link():
         ("auto /eth*=lan\n", r"maps eth0 to another stanza"),
     ],
 )
-def test_what_cannot_be_edited_safely_is_refused(text, reason):
+def test_a_file_that_cannot_be_edited_safely_is_refused(text, reason):
     with pytest.raises(tools.PersistenceError, match=reason):
         interfaces.refuse_unclear(text, "/etc/network/interfaces", ["br0", "eth0"])
 

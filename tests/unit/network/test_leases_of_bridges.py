@@ -78,7 +78,7 @@ def test_the_lease_of_each_dhcp_client_is_read():
         "DHCP4.OPTION[1]:ip_address = 10.0.0.1; reboot",
     ],
 )
-def test_what_is_no_lease_is_none(text):
+def test_a_text_without_a_lease_is_none(text):
     assert leases.from_networkd(text) is None
     assert leases.from_networkmanager(text) is None
     assert leases.from_dhclient(text) is None
@@ -195,7 +195,7 @@ def test_the_bridge_is_the_client_that_its_port_was():
 
 
 @given(st.binary().map(bytes.hex))
-def test_any_client_id_gives_files_that_say_dhcp(client_id):
+def test_any_client_id_gives_files_with_dhcp(client_id):
     text = linkconfig.networkd(replace(LEASED, client_id=client_id))[BRIDGE]
 
     assert "DHCP=yes" in text and text.count("[DHCPv4]") == 1

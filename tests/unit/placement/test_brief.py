@@ -109,7 +109,7 @@ def test_each_kind_of_need_has_its_reasons(needs):
     assert evaluations == shown(choose.evaluate(infos, required))
 
 
-def test_a_host_with_fifty_vms_says_a_few_hundred_bytes():
+def test_the_brief_of_a_host_with_fifty_vms_has_a_few_hundred_bytes():
     required = Requirements(
         name="new", vcpus=1, memory_mib=1, nic_profile="lan", disk_profile="large"
     )
@@ -151,7 +151,7 @@ def test_a_host_decides_by_its_rank_whether_it_is_in_the_sample():
         ({}, {"headroom": True}, False),
     ],
 )
-def test_what_looks_at_other_hosts_is_known(needs, policy, is_of_one_host):
+def test_a_choice_that_depends_on_other_hosts_is_recognized(needs, policy, is_of_one_host):
     required = Requirements(name="new", vcpus=1, memory_mib=1, **needs)
 
     assert brief.is_of_one_host(required, Policy(**policy)) is is_of_one_host

@@ -97,7 +97,7 @@ def test_the_features_of_the_kind_of_guest_count():
     assert reasons_against(replace(required, domain_type="qemu"), hosts) == ""
 
 
-def test_a_host_without_proof_of_kvm_says_so_and_takes_an_explicit_domain_type():
+def test_a_host_without_proof_of_kvm_is_named_and_takes_an_explicit_domain_type():
     hosts = fleet()
     hosts["hyper1"]["domain_types"] = {"default": None, "usable": ["qemu"], "why": "KVM is open"}
 
@@ -154,7 +154,7 @@ def test_a_failed_choice_carries_every_reason():
     assert "no host fits 'new' (2 CPUs, 1000000 MiB)" in str(excinfo.value)
 
 
-def test_of_many_hosts_a_line_names_some_and_the_error_has_all():
+def test_the_message_names_some_of_many_hosts_and_the_error_has_all():
     hosts = {f"h{n:04}": fleet()["hyper1"] for n in range(1000)}
     with pytest.raises(NoHostFits) as excinfo:
         choose.choose(told.infos(hosts), replace(NEED, memory_mib=10**6))

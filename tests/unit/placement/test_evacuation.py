@@ -26,7 +26,7 @@ def test_big_vms_go_first_and_each_counts_for_the_next():
     assert "memory wanted" in stays["small"] and "a: " in stays["small"]
 
 
-def test_what_cannot_move_stays_with_its_reason():
+def test_a_vm_that_cannot_move_stays_with_its_reason():
     targets, stays = evacuation.evacuate(
         {"a": host(1000)},
         by_name(

@@ -130,7 +130,7 @@ def test_a_group_on_another_host_is_joined_one_by_one():
     assert "b: the affinity group g is on a" in stays["q"]
 
 
-def test_what_is_to_be_together_and_apart_is_named():
+def test_groups_that_must_be_together_and_apart_are_named():
     pair = by_name(*[moving(name, 10, affinity=["g"], anti_affinity=["h"]) for name in "pq"])
 
     targets, stays = evacuation.evacuate({"a": host(100)}, pair)

@@ -70,7 +70,7 @@ def test_lists_below_mappings_are_joined_too(tmp_path):
     assert user["apt"] == {"sources": {"a": {}}}, "cloud-init itself merges mappings"
 
 
-def test_what_only_the_vendor_data_has_stays_there(tmp_path):
+def test_data_that_only_the_vendor_data_has_stays_there(tmp_path):
     vendor = {"packages": ["vim"], "locale": "C.UTF-8"}
     user, vendor_data = seed_data(tmp_path, vendor=vendor)
 

@@ -175,7 +175,7 @@ def test_a_disk_is_given_back_even_if_the_job_fails_or_its_minion_is_killed(tmp_
 
 
 @pytest.mark.parametrize("replacement", ["a link", "a link to a folder", "another file"])
-def test_a_file_in_place_of_a_lent_disk_is_given_to_nobody(tmp_path, disk, user, replacement):
+def test_a_file_in_place_of_a_lent_disk_keeps_its_owner(tmp_path, disk, user, replacement):
     os.chown(disk, 4711, -1)
     root_folder, moved_to = tmp_path / "theirs", tmp_path / "moved"
     root_folder.mkdir()

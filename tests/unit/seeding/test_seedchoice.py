@@ -134,7 +134,7 @@ def test_the_cheapest_way_that_the_image_supports_is_taken(
             seedchoice.decide(request_of(install=False), inspected)
 
 
-def test_the_guests_own_repositories_are_used_only_if_the_operator_says_so(inspecting_host):
+def test_the_guests_own_repositories_are_used_only_if_the_operator_allows_it(inspecting_host):
     with pytest.raises(SeedError, match="give install_from=, or set virt:seed:install_network: T"):
         seedchoice.decide(request_of(), FOUND)
 
@@ -243,7 +243,9 @@ def test_packages_on_the_file_server_are_installed_like_named_ones(inspecting_ho
         ("/x.tar.xz", True, False),
     ],
 )
-def test_a_script_alone_gets_a_network_and_only_if_the_operator_says_so(url, is_networked, network):
+def test_only_a_script_gets_a_network_and_only_if_the_operator_allows_it(
+    url, is_networked, network
+):
     installation = install.decide((url,), "x86_64", is_networked=is_networked)
 
     assert installation.network is network

@@ -62,7 +62,7 @@ def test_a_desktop_of_virt_manager_is_read():
     assert domain.read(root_of("storage")).rngs[0].path is None
 
 
-def test_what_is_shown_of_a_desktop():
+def test_a_desktop_is_shown_with_its_parts():
     root = root_of("windows")
 
     system, cd = readdomain.disk_sources(root)
@@ -201,7 +201,7 @@ def test_a_malformed_note_is_ignored(disk_mib):
     assert readdomain.describe_notes(root)["affinity"] == []
 
 
-def test_what_a_later_version_noted_is_kept():
+def test_a_note_of_a_later_version_is_kept():
     text = (
         f"<domain><metadata><v:vm xmlns:v='{METADATA_NS}' xmlns:o='urn:other' later='1' o:a='2'>"
         "<v:affinity>db</v:affinity><v:later>x</v:later><o:own>y</o:own></v:vm></metadata></domain>"

@@ -66,7 +66,7 @@ DISK = """    <disk type='file' device='disk'>
   </devices>"""
 
 
-def test_what_libvirt_adds_to_a_running_domain_is_no_difference():
+def test_elements_that_libvirt_adds_to_a_running_domain_are_no_difference():
     assert restartdiff.has_same_demand(RUNNING, NEXT_START)
 
 

@@ -116,7 +116,7 @@ def test_two_names_live_beside_each_other(space, rules_folder):
 
 
 @pytest.mark.parametrize("backend", LISTED)
-def test_without_systemd_a_note_says_that_nothing_loads_the_rules_at_boot(
+def test_without_systemd_a_note_warns_that_nothing_loads_the_rules_at_boot(
     space, rules_folder, backend
 ):
     note = rules_of(space, backend).note()
