@@ -252,7 +252,7 @@ RUNS = [
     # Changes by 3006.25, states/virt.py:1248-1835. It did not report a change of autostart alone.
     ("network_defined", {}, "Network defined, marked for autostart"),
     ("network_defined", {"autostart": False}, "Network autostart flag changed"),
-    # While it is off: the test driver does not show the next definition of one that runs.
+    # The network is off: the test driver does not show the next definition of a running one.
     ("network_defined", {"mtu": 1400}, "Network updated, autostart flag changed"),
     ("network_running", {"mtu": 1400}, "Network started"),
 ]

@@ -134,7 +134,7 @@ def test_notes_that_others_made_up_have_no_effect(three, run, opts):
 
 
 def test_an_evacuation_proves_nothing_that_was_not_proved(three, run):
-    """H3 says that web1 was its own; h1, where it is, is emptied."""
+    """H3 claims web1 as its own; h1, which has it, is emptied."""
     three.notes["h3"] = {"web1": {"hosts": ["h1"]}}
     three.refuses["h3"] = {"web1": ["it is full"]}
 

@@ -24,7 +24,7 @@ def test_a_third_host_whose_move_was_refused_has_the_vm(four_hosts):
     """Web is returning to h3 (handing; h4 has refused it): h1 must not take it back."""
     _move_on_to_h3(four_hosts, "shutdown")
     four_hosts.swallows.add("h4")
-    four_hosts.silent.add(("h3", "virt.migrate_step cancel"))  # here the master dies, say
+    four_hosts.silent.add(("h3", "virt.migrate_step cancel"))  # as if the master died here
     with pytest.raises(recovery.Unsettled):
         migrate.migrate(four_hosts.master, "web", "h4", {}, "h3")
     assert four_hosts.departures["h3", "web"]["phase"] == "handing"

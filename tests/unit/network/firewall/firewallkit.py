@@ -48,7 +48,7 @@ class Failing:
         """Run a command as Salt's ``cmd.run_all`` does."""
         is_meant = self._words in " ".join(argv) and not {"-c", "--test"} & set(argv)
         if is_meant and (self._words != "/nft" or "-f" in argv) and self._words:
-            self._words = ""  # what undoes it has more luck
+            self._words = ""  # the undo succeeds
             return {"retcode": 1, "stdout": "", "stderr": "out of luck"}
         return self._space.run_all(argv, **options)
 

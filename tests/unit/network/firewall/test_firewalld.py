@@ -42,7 +42,9 @@ class FakeFirewalld:
     def _change(self, rules_in_set, verb, rule):
         if verb == "--add-rich-rule" and rule not in rules_in_set:
             rules_in_set.append(rule)
-        if verb == "--remove-rich-rule" and rule in rules_in_set:  # else it only warns
+        if (
+            verb == "--remove-rich-rule" and rule in rules_in_set
+        ):  # firewalld only warns of a missing rule
             rules_in_set.remove(rule)
 
 
@@ -131,7 +133,7 @@ def test_with_other_ports_the_rules_of_the_old_ones_go(fake):
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_a_rule_of_the_admin_stays(fake, is_new):
-    admin_rules = [ADMINS, *rich([16514], "10.0.0.2")]  # one of them says what we would say
+    admin_rules = [ADMINS, *rich([16514], "10.0.0.2")]  # one of them is equal to one of ours
     fake.now, fake.later = admin_rules[:], admin_rules[:]
     if not is_new:
         work(fake, peers=["10.0.0.3"]).apply()
