@@ -22,7 +22,8 @@ __virtual__ = load_always
 
 
 def _order(host, fun, args, force, *, dry_run=False, **kwarg):
-    if is_dry := arguments.boolean("dry_run", dry_run):
+    is_dry = arguments.boolean("dry_run", dry_run)
+    if is_dry:
         # Hosts of older releases refuse it, and change nothing then.
         kwarg["test"] = True
     cloud = Cloud.of(__opts__, __jid_event__, host, is_reading=is_dry)
