@@ -132,7 +132,16 @@ def init(name=None, cpu=None, mem=None, *values, **kwargs):
     return work(context.reporting(name, "salt/virt/init", report), deployment)
 
 
-def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, report=False, **kwargs):
+def purge_(
+    vm_,
+    dirs=False,
+    removables=False,
+    uuid=None,
+    only_made=False,
+    report=False,
+    test=False,
+    **kwargs,
+):
     """
     Remove a VM with its disks, its seed and its console log.
 
@@ -151,6 +160,8 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, report
     report
         Return what was removed, instead of True: ``{removed, trashed, left, lost, entry, until,
         can_undo}``. Defaults to False.
+    test
+        Change nothing; return what would be removed, as with ``report``. Defaults to False.
 
     replies
         The replies of the other hosts about shared files; passed by the runner.
@@ -166,15 +177,21 @@ def purge_(vm_, dirs=False, removables=False, uuid=None, only_made=False, report
 
     .. code-block:: bash
 
+        salt hyper1 virt.purge centos1 test=True
         salt hyper1 virt.purge centos1
     """
-    flags = {"dirs": arguments.boolean("dirs", dirs)}
-    flags["removables"] = arguments.boolean("removables", removables)
+    with_folders = arguments.boolean("dirs", dirs)
+    flags = {"removables": arguments.boolean("removables", removables)}
     flags["only_made"] = arguments.boolean("only_made", only_made)
-    is_reporting = arguments.boolean("report", report)
+    is_reporting, is_dry = arguments.boolean("report", report), arguments.boolean("test", test)
 
     def purge_vm(conn, settings, elsewhere):
-        purged = purge.purge(conn, settings, vm_, uuid=uuid, elsewhere=elsewhere, **flags)
+        if is_dry:
+            plan = purge.plan(conn, settings, vm_, uuid=uuid, elsewhere=elsewhere, **flags)
+            return wire.plain(plan)
+        purged = purge.purge(
+            conn, settings, vm_, uuid=uuid, elsewhere=elsewhere, dirs=with_folders, **flags
+        )
         return wire.plain(purged) if is_reporting else True
 
     return _module.run_or_ask("virt.purge", kwargs, purge_vm)

@@ -22,7 +22,7 @@ with lazy_imports():
     from saltvirt.migration.host import sending
     from saltvirt.placement import brief
     from saltvirt.storage import fileusers, lostdisks
-    from saltvirt.vm.purge.host import purge
+    from saltvirt.vm.purge.host import removed
     from saltvirt.vm.show.host import inspect, listing, offering
 
 __virtualname__ = "virt"
@@ -118,7 +118,7 @@ def shared_files(name, **kwargs):
     """
     is_whole = arguments.boolean("removables", kwargs.pop("removables", False))
     with _module.opened("virt.shared_files", kwargs, readonly=True) as (conn, settings):
-        return purge.find_shared_files(conn, settings, name, removables=is_whole)
+        return removed.find_shared_files(conn, settings, name, removables=is_whole)
 
 
 def shared_disks(names, **kwargs):
@@ -129,7 +129,8 @@ def shared_disks(names, **kwargs):
         The VMs' names: a list, or separated by commas.
 
     A file is a VM's by its owner mark; without a mark by its name, ``NAME_DISK.FORMAT``. Only files
-    in ``virt:images``, in ``virt:storagepool`` and in pools that are folders are found. Returns
+    in ``virt:images``, in ``virt:storagepool``, in pools that are folders, in ``virt:shared_paths``
+    and in the folders there are found. Returns
     ``{name: [{"path", "is_open"}]}``; ``is_open``: a QEMU has it open, here or on another host, as
     far as the file system shows that.
 

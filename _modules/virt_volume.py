@@ -152,7 +152,7 @@ def define_vol_xml_path(path, pool=None, **kwargs):
     return define_vol_xml_str(hostmodule.read_file("path", path), pool=pool, **kwargs)
 
 
-def volume_delete(pool, volume, **kwargs):
+def volume_delete(pool, volume, test=False, **kwargs):
     """
     Delete a volume with its content.
 
@@ -160,6 +160,8 @@ def volume_delete(pool, volume, **kwargs):
         The pool's name.
     volume
         The volume's name.
+    test
+        Change nothing; return ``would be deleted``, or fail as without it. Defaults to False.
 
     Returns True; fails if there is none, if a running VM uses it (also on another host that shares
     its file), if a disk or a snapshot of a VM here, or a disk in the trash, is or may be based on
@@ -175,13 +177,14 @@ def volume_delete(pool, volume, **kwargs):
         salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
+    is_dry = arguments.boolean("test", test)
 
     def delete(conn, settings, elsewhere):
         args = (conn, settings, pool, [volume], elsewhere)
         with reservations.host_lock(settings):
             check = functools.partial(vmvolumes.judge_deletion, *args)
-            door.delete_volume(conn, pool, volume, check)
-        return True
+            door.delete_volume(conn, pool, volume, check, is_dry=is_dry)
+        return "would be deleted" if is_dry else True
 
     return _module.run_or_ask("virt.volume_delete", kwargs, delete)
 
@@ -350,7 +353,7 @@ def _part(offset, length, sparse):
     }
 
 
-def volume_wipe(pool, volume, algorithm="zero", **kwargs):
+def volume_wipe(pool, volume, algorithm="zero", test=False, **kwargs):
     """
     Overwrite the content of a volume, so that it cannot be recovered.
 
@@ -361,6 +364,8 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
     algorithm
         ``zero`` (default), ``nnsa``, ``dod``, ``bsi``, ``gutmann``, ``schneier``, ``pfitzner7``,
         ``pfitzner33``, ``random`` or ``trim``; all but ``zero`` and ``trim`` need ``scrub``.
+    test
+        Change nothing; return ``would be wiped``, or fail as without it. Defaults to False.
 
     Returns True; fails if a VM, running or not, has the volume as a disk or in a backing chain, or
     is to have it, if it is a cached image, if a disk in the trash is based on it, or with libvirt's
@@ -378,6 +383,7 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         salt hyper1 virt.volume_wipe default data.qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
+    is_dry = arguments.boolean("test", test)
 
     def wipe(conn, settings, elsewhere):
         volumes.refuse_algorithm(algorithm)
@@ -385,8 +391,8 @@ def volume_wipe(pool, volume, algorithm="zero", **kwargs):
         # A wipe may take hours: keep other commands from giving the volume to a VM meanwhile.
         with vmvolumes.lock_volume(conn, pool, volume):
             verdicts = vmvolumes.judge_wipe(conn, settings, pool, volume, elsewhere)
-            door.wipe_volume(conn, pool, volume, algorithm, verdicts)
-        return True
+            door.wipe_volume(conn, pool, volume, algorithm, verdicts, is_dry=is_dry)
+        return "would be wiped" if is_dry else True
 
     return _module.run_or_ask("virt.volume_wipe", kwargs, wipe)
 

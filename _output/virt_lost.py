@@ -8,7 +8,6 @@ _SPEC = importlib.util.spec_from_file_location(
 )
 _text = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_text)
-_NAME = 16
 
 
 @_text.shows_mappings
@@ -41,18 +40,20 @@ def output(data, **_kwargs):
 
 
 def _vm_lines(host, vms):
+    """Return the table of a host's VMs, and of what is left of each."""
     if not vms:
-        yield f"no VM was seen on {host} when it last answered"
-        return
-    yield f"{'VM':<{_NAME}} WHAT IS LEFT OF IT"
-    for name, vm in vms.items():
-        parts = [f"a VM of that name is on {' and '.join(vm['also_on'])}"] if vm["also_on"] else []
-        for path, hosts in vm["shared_disks"].items():
-            state = ", and a program has it open" if path in vm["open"] else ""
-            parts.append(f"{path}, which {' and '.join(hosts)} can see{state}")
-        indent = " " * (_NAME + 1)
-        lines = _text.wrapped("; ".join(parts) or "nothing that another host sees", indent)
-        if len(name) > _NAME:
-            yield from (name, *lines)
-        else:
-            yield from (f"{name:<{_NAME}} {lines[0].lstrip()}", *lines[1:])
+        return [f"no VM was seen on {host} when it last answered"]
+    rows = [
+        (name, "; ".join(_parts(vm)) or "nothing that another host sees")
+        for name, vm in vms.items()
+    ]
+    return _text.table(("VM", "WHAT IS LEFT OF IT"), rows)
+
+
+def _parts(vm):
+    """Yield what is left of a VM."""
+    if vm["also_on"]:
+        yield f"a VM of that name is on {' and '.join(vm['also_on'])}"
+    for path, hosts in vm["shared_disks"].items():
+        state = ", and a program has it open" if path in vm["open"] else ""
+        yield f"{path}, which {' and '.join(hosts)} can see{state}"

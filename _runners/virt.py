@@ -312,7 +312,7 @@ def resume(name, *, dry_run=False, max_parallel=8):
 
 
 @runner_function
-def purge(name, delete_key=True, force=False):
+def purge(name, delete_key=True, force=False, dry_run=False):
     """
     Remove a VM with its disks, its seed and its minion key.
 
@@ -323,19 +323,27 @@ def purge(name, delete_key=True, force=False):
     force
         Remove the VM although an unresponsive host may need a shared file: that file goes into the
         trash of its host, for a week at least. Defaults to False.
+    dry_run
+        Change nothing; return what would be removed, what would go into the trash, and what would
+        stay. Defaults to False.
 
     Needed files stay: for files on shared storage, the runner asks all hosts first. If a purge was
     interrupted, the next one finishes it, and deletes the VM's key. Returns ``{host: {name:
     "purged"}}``; after ``purged`` follow the finished steps. Beside that, ``details`` has ``{name:
     {removed, trashed, left, lost, entry, until, can_undo, undo}}``, unless its host's answer was
     lost: what is gone, what is in the trash, ``{file: reason}`` of what stays, and the command that
-    brings the VM back. Fails if no host has the VM, or if an unresponsive host may need a shared
-    file. Undo: virt.undo, unless ``virt:trash_days`` of the host is 0.
+    brings the VM back. A dry run returns the same about what would be done, with ``entry`` null; it
+    also fails if an interrupted command for the VM is on record. Fails if no host has the VM, or if
+    an unresponsive host may need a shared file. Undo: virt.undo, unless ``virt:trash_days`` of the
+    host is 0.
 
     CLI Example:
 
     .. code-block:: bash
 
+        salt-run virt.purge centos1 dry_run=True
         salt-run virt.purge centos1
     """
-    return purging.purge(Cloud.of(__opts__), name, delete_key, force)
+    is_dry = arguments.boolean("dry_run", dry_run)
+    cloud = Cloud.of(__opts__, is_reading=is_dry)
+    return (purging.dry_run if is_dry else purging.purge)(cloud, name, delete_key, force)

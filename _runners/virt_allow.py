@@ -4,7 +4,7 @@ Define the hypervisors: only the master decides, not the minions.
 .. versionadded:: 1.0.0
 """
 
-from saltvirt.core import arguments
+from saltvirt.core import arguments, hostwords
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
 
@@ -17,11 +17,11 @@ __virtual__ = load_always
 
 
 @runner_function
-def allow(*hosts):
+def allow(*hosts, host=None):
     """
     Allow minions to be hypervisors: they get certificates and orders, and may receive VMs.
 
-    hosts
+    hosts, host
         Ids of minions with accepted keys, or globs, which stand for the minions that match now.
         Defaults to none: show the hypervisors, the disallowed hosts and the candidates.
 
@@ -45,15 +45,18 @@ def allow(*hosts):
         salt-run virt.allow
         salt-run virt.allow hyper3
     """
-    return allowing.allow(__opts__, hosts) if hosts else allowing.show_members(__opts__)
+    allowed_hosts = hostwords.several(host, hosts)
+    if not allowed_hosts:
+        return allowing.show_members(__opts__)
+    return allowing.allow(__opts__, allowed_hosts)
 
 
 @runner_function
-def disallow(*hosts, force=False):
+def disallow(*hosts, force=False, host=None):
     """
     Shut hosts out: they get no orders and no certificates, even if ``virt:hypervisors`` names them.
 
-    hosts
+    hosts, host
         Ids, or globs.
     force
         Shut them out although they have VMs: a host that is dead or hostile. Defaults to False.
@@ -76,4 +79,5 @@ def disallow(*hosts, force=False):
         salt-run virt_pki.renew hyper3
     """
     is_forced = arguments.boolean("force", force)
-    return allowing.disallow(__opts__, hosts, store.utc_now(), force=is_forced)
+    shut_out = hostwords.several(host, hosts)
+    return allowing.disallow(__opts__, shut_out, store.utc_now(), force=is_forced)

@@ -126,7 +126,7 @@ def undo(name, dry_run=False, force=False):
 
 
 @runner_function
-def trash_empty(host=None, *entries):
+def trash_empty(host=None, *entries, dry_run=False):
     """
     Remove the entries of the trash for good.
 
@@ -134,6 +134,9 @@ def trash_empty(host=None, *entries):
         Only on this hypervisor. Defaults to all.
     entries
         Only these entries of that host. Defaults to all.
+    dry_run
+        Change nothing; return what would be removed, and beside it ``failed`` hosts, with an entry
+        that would stay. Defaults to False.
 
     Returns ``{host: {entry: freed bytes}}``. If a host fails, the others are emptied nevertheless;
     then the call fails, with ``emptied`` and ``failed``.
@@ -142,6 +145,9 @@ def trash_empty(host=None, *entries):
 
     .. code-block:: bash
 
+        salt-run virt.trash_empty hyper1 dry_run=True
         salt-run virt.trash_empty hyper1
     """
-    return bins.empty_trash(Cloud.of(__opts__), host, entries)
+    is_dry = arguments.boolean("dry_run", dry_run)
+    cloud = Cloud.of(__opts__, is_reading=is_dry)
+    return bins.empty_trash(cloud, host, entries, is_dry=is_dry)

@@ -8,6 +8,7 @@ proceeds although a host is unresponsive.
 """
 
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.core import arguments
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
 
@@ -20,8 +21,12 @@ __virtualname__ = "virt"
 __virtual__ = load_always
 
 
-def _order(host, fun, args, force, **kwarg):
-    cloud = Cloud.of(__opts__, __jid_event__, host)
+def _order(host, fun, args, force, *, dry_run=False, **kwarg):
+    is_dry = arguments.boolean("dry_run", dry_run)
+    if is_dry:
+        # Hosts of older releases refuse it, and change nothing then.
+        kwarg["test"] = True
+    cloud = Cloud.of(__opts__, __jid_event__, host, is_reading=is_dry)
     target = inventory.require_host(cloud, host)
     return {target: fileusers.order(cloud, target, fun, args, kwarg, force=force)}
 
@@ -33,7 +38,7 @@ def _on_vm(command, name, *args, **given):
 
 
 @runner_function
-def volume_delete(host, pool, volume, force=False):
+def volume_delete(host, pool, volume, force=False, dry_run=False):
     """
     Delete a volume with its content, unless a VM of any host needs it.
 
@@ -45,6 +50,9 @@ def volume_delete(host, pool, volume, force=False):
         The volume's name.
     force
         Delete it although a host is unresponsive. Defaults to False.
+    dry_run
+        Change nothing; return ``{host: "would be deleted"}``, or fail as without it. Defaults to
+        False.
 
     Returns ``{host: True}``; fails where the host's own ``virt.volume_delete`` does, and if another
     host needs the volume, or is unresponsive. There is no undo.
@@ -54,13 +62,14 @@ def volume_delete(host, pool, volume, force=False):
     .. code-block:: bash
 
         salt hyper1 virt.volume_define default data.qcow2 64 format=qcow2
+        salt-run virt.volume_delete hyper1 default data.qcow2 dry_run=True
         salt-run virt.volume_delete hyper1 default data.qcow2
     """
-    return _order(host, "virt.volume_delete", [pool, volume], force)
+    return _order(host, "virt.volume_delete", [pool, volume], force, dry_run=dry_run)
 
 
 @runner_function
-def volume_wipe(host, pool, volume, algorithm="zero", force=False):
+def volume_wipe(host, pool, volume, algorithm="zero", force=False, dry_run=False):
     """
     Overwrite the content of a volume, unless a VM of any host needs it.
 
@@ -74,6 +83,9 @@ def volume_wipe(host, pool, volume, algorithm="zero", force=False):
         As in the module's ``virt.volume_wipe``. Defaults to ``zero``.
     force
         Wipe it although a host is unresponsive. Defaults to False.
+    dry_run
+        Change nothing; return ``{host: "would be wiped"}``, or fail as without it. Defaults to
+        False.
 
     Returns ``{host: True}``; fails where the host's own ``virt.volume_wipe`` does, and if another
     host needs the volume, or is unresponsive. There is no undo.
@@ -86,7 +98,7 @@ def volume_wipe(host, pool, volume, algorithm="zero", force=False):
         salt-run virt.volume_wipe hyper1 default data.qcow2
         salt hyper1 virt.volume_delete default data.qcow2
     """
-    return _order(host, "virt.volume_wipe", [pool, volume, algorithm], force)
+    return _order(host, "virt.volume_wipe", [pool, volume, algorithm], force, dry_run=dry_run)
 
 
 @runner_function

@@ -12,6 +12,7 @@ names ``hyper_info`` and ``next_hyper`` stay.
 
 from saltvirt.cluster import progress
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.core import hostwords
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import Viewed, is_view_wanted, load_always, runner_function
 
@@ -134,7 +135,8 @@ def list_(
         salt-run virt.list stream=True
     """
     line = _lines(stream)
-    cloud, first = _reading(quiet or line), host or hyper
+    cloud = _reading(quiet or line)
+    first = hostwords.either(host or None, "hyper", hyper or None)
     is_vm = vmtable.is_vm_name(cloud, first, name)
     hosts, names = (None, first) if is_vm else (first, name)
     vm_sort, host_sort = vmtable.split_sort(sort)

@@ -5,7 +5,7 @@ Move VMs between hypervisors, and empty whole hosts.
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core import arguments
+from saltvirt.core import arguments, hostwords
 from saltvirt.core.errors import BadArgument
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
@@ -22,13 +22,13 @@ __virtual__ = load_always
 
 
 @runner_function(outputter="virt_plan")
-def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
+def migrate(name, target=None, dry_run=False, quiet=False, host=None, **kwargs):
     """
     Move a VM to another hypervisor, encrypted, without its guest noticing.
 
     name
         The VM's name.
-    target
+    target, host
         The hypervisor that takes it. Defaults to the one that suits it best.
     dry_run
         Return the plan, or fail with every reason against it. Defaults to False.
@@ -55,14 +55,13 @@ def migrate(name, target=None, dry_run=False, quiet=False, **kwargs):
         salt-run virt.migrate centos1
     """
     is_dry, name = arguments.boolean("dry_run", dry_run), arguments.text("name", name)
+    new_host = hostwords.either(host, "target", target)
     cloud = Cloud.of(__opts__, __jid_event__, name, quiet, is_reading=is_dry)
-    if is_dry:
-        return moving.dry_run(cloud, name, target, kwargs)
-    return moving.migrate(cloud, name, target, kwargs)
+    return (moving.dry_run if is_dry else moving.migrate)(cloud, name, new_host, kwargs)
 
 
 @runner_function
-def settle(name=None, keep=None, force=False, quiet=False):
+def settle(name=None, keep=None, force=False, quiet=False, dry_run=False):
     """
     Finish or undo interrupted moves, after asking both hosts.
 
@@ -80,6 +79,9 @@ def settle(name=None, keep=None, force=False, quiet=False):
         nevertheless. Defaults to False.
     quiet
         Show no progress. Defaults to False.
+    dry_run
+        Change nothing; return how each move would end by the hosts' present answers. Goes without
+        ``keep`` and ``force``, by which the operator decides. Defaults to False.
 
     The VM ends up on exactly one of the two. Returns ``{"settled": {name: "has moved to hyper2" |
     "stays on hyper1" | "was settled before"}}``; after ``keep`` and ``force``, what was lost. Exit
@@ -91,12 +93,14 @@ def settle(name=None, keep=None, force=False, quiet=False):
 
     .. code-block:: bash
 
+        salt-run virt.settle dry_run=True
         salt-run virt.settle
     """
-    cloud = Cloud.of(__opts__, __jid_event__, name or "moves", quiet)
+    is_dry, is_forced = arguments.boolean("dry_run", dry_run), arguments.boolean("force", force)
+    cloud = Cloud.of(__opts__, __jid_event__, name or "moves", quiet, is_reading=is_dry)
     if keep is not None and name is None:
         raise BadArgument("keep", "goes with the name of a VM")
-    return settling.settle_all(cloud, name, force=arguments.boolean("force", force), keep=keep)
+    return settling.settle_all(cloud, name, force=is_forced, keep=keep, is_dry=is_dry)
 
 
 @runner_function
@@ -189,7 +193,8 @@ def restore(host, max_parallel=2, quiet=False, dry_run=False, per_host=2):
     per_host
         How many VMs come from one other host at a time. Defaults to 2.
 
-    VMs that the evacuation of another host moved on come back as well. Returns ``{"host", "moved",
+    VMs that the evacuation of another host moved on come back as well, and so do VMs that were
+    renamed since, under their new names. Returns ``{"host", "moved",
     "failed", "gone", "elsewhere", "warnings"}``: ``gone`` are VMs that were removed meanwhile,
     ``elsewhere`` VMs that an operator moved, which stay there; both are forgotten. Exit code 1 if a
     VM did not come back. Undo: virt.evacuate.

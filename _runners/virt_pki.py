@@ -7,7 +7,7 @@ Hosts request their certificates with the state ``virt.keys``; their private key
 """
 
 from saltvirt.cluster.cloud import Cloud
-from saltvirt.core import arguments
+from saltvirt.core import arguments, hostwords
 from saltvirt.core.options import config
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
@@ -66,12 +66,12 @@ def renew(host=None):
 
 
 @runner_function
-def revoke(target, force=False):
+def revoke(target=None, force=False, host=None):
     """
     Revoke a host's certificates and shut it out, or revoke one certificate.
 
-    target
-        A hypervisor's id, or a serial of ``virt_pki.list``.
+    target, host
+        A hypervisor's id, or as ``target`` a serial of ``virt_pki.list``.
     force
         Shut a host out although it has VMs: a host that is dead or hostile. Defaults to False.
 
@@ -92,7 +92,8 @@ def revoke(target, force=False):
         salt-run virt_pki.renew hyper3
     """
     is_forced = arguments.boolean("force", force)
-    return allowing.revoke(__opts__, target, store.utc_now(), force=is_forced)
+    revoked = arguments.text("target", hostwords.either(host, "target", target))
+    return allowing.revoke(__opts__, revoked, store.utc_now(), force=is_forced)
 
 
 @runner_function

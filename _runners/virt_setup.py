@@ -5,6 +5,7 @@ Check the prerequisites of ``virt.init``.
 """
 
 from saltvirt.cluster.cloud import Cloud
+from saltvirt.core import hostwords
 from saltvirt.core.salt.lazyimport import lazy_imports
 from saltvirt.entry.runners import load_always, runner_function
 
@@ -16,11 +17,11 @@ __virtual__ = load_always
 
 
 @runner_function(outputter="virt_audit")
-def setup_check(*hosts):
+def setup_check(*hosts, host=None):
     """
     Check the prerequisites of deploying VMs, and name each finding with its fix.
 
-    hosts
+    hosts, host
         Check only these hosts; for a host that is not allowed yet, the next step is named. Defaults
         to all allowed hypervisors.
 
@@ -36,4 +37,4 @@ def setup_check(*hosts):
 
         salt-run virt.setup_check
     """
-    return run.check(Cloud.of(__opts__), hosts)
+    return run.check(Cloud.of(__opts__), hostwords.several(host, hosts))

@@ -379,9 +379,11 @@ RUNNERS: Mapping[str, Any] = {
     "virt.trash_empty": {"HOST": {"ENTRY": int}, **BESIDE},
     "virt.trash_put": {"HOST": {"entry": str, "undo": str}},
     **dict.fromkeys(
-        ("virt.volume_delete", "virt.volume_wipe", "virt.volume_resize", "virt.volume_upload"),
+        ("virt.volume_resize", "virt.volume_upload"),
         {"HOST": bool},
     ),
+    # A text with dry_run=True.
+    **dict.fromkeys(("virt.volume_delete", "virt.volume_wipe"), {"HOST": (bool, str)}),
     "virt.images": {
         "HOST": {
             "DIGEST": {

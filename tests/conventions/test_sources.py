@@ -97,7 +97,7 @@ MANY_NAMES = {
     "seeding/offline/lending.py": 14,
     "seeding/offline/worker/confined.py": 16,
     "seeding/shared/minionpackages.py": 19,
-    "storage/diskpaths.py": 23,
+    "storage/diskpaths.py": 20,
     "storage/door.py": 14,
     "storage/images/cache.py": 18,
     "storage/policies.py": 49,

@@ -67,7 +67,7 @@ def refuse_changes(
 def is_read_only(function: str, call_arguments: Mapping[str, Any]) -> bool:
     """Return whether a call of a runner function changes nothing."""
     if function == "virt.allow":
-        return not call_arguments.get("hosts")
+        return not (call_arguments.get("hosts") or call_arguments.get("host"))
     if function == "virt.doctor":
         return not arguments.boolean("fix", call_arguments.get("fix", False))
     flags = ["dry_run"]

@@ -176,12 +176,13 @@ def _find(answer: Any, _arguments: Arguments) -> View:
     return table(("NAME", "HOST", "STATE"), rows)
 
 
-def _purge(answer: Any, _arguments: Arguments) -> View:
+def _purge(answer: Any, arguments: Arguments) -> View:
+    describe = _plan_lines if arguments.get("dry_run") is True else _details_lines
     lines = []
     for host, outcomes in _of_hosts(answer).items():
         for name, outcome in outcomes.items():
             lines.append(f"{name} on {host}: {outcome}")
-            lines += _details_lines(answer.get(_DETAILS, {}).get(name))
+            lines += describe(answer.get(_DETAILS, {}).get(name))
     return said(lines)
 
 
@@ -199,6 +200,18 @@ def _details_lines(details: Any) -> list[str]:
     else:
         lines.append("  this cannot be undone")
     return lines
+
+
+def _plan_lines(details: Any) -> list[str]:
+    """Return the sentences about what a purge would remove, and what it would leave."""
+    lines = [f"  would be removed: {path}" for path in details["removed"]]
+    until = details["until"]
+    lines += [f"  would go into the trash until {until}: {path}" for path in details["trashed"]]
+    lines += [f"  would stay: {path}: {reason}" for path, reason in sorted(details["left"].items())]
+    if not details["undo"]:
+        return [*lines, "  this could not be undone"]
+    lines += [f"  would not be kept: {sentence}" for sentence in details["lost"]]
+    return [*lines, f"  undo would be: {details['undo']}"]
 
 
 def _undo(answer: Any, arguments: Arguments) -> View:
@@ -246,14 +259,15 @@ def _trash_restore(answer: Any, _arguments: Arguments) -> View:
     return said(lines)
 
 
-def _trash_empty(answer: Any, _arguments: Arguments) -> View:
+def _trash_empty(answer: Any, arguments: Arguments) -> View:
+    title = "WOULD FREE" if arguments.get("dry_run") is True else "FREED"
     rows = [
         (host, entry, freed)
         for host, entries in sorted(_of_hosts(answer).items())
         for entry, freed in sorted(entries.items())
     ]
-    titles = ("HOST", "ENTRY", "FREED")
-    return table(titles, rows, ["FREED"], hosts_beside(answer), "nothing was in the trash")
+    titles = ("HOST", "ENTRY", title)
+    return table(titles, rows, [title], hosts_beside(answer), "nothing was in the trash")
 
 
 def _image_pull(answer: Any, arguments: Arguments) -> View:

@@ -10,20 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from saltvirt.core import files, locks, writelimit
+from saltvirt.core import locks, writelimit
 from saltvirt.core.errors import ImageError, StorageError
 from saltvirt.core.model import Disk
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.units import MIB
 from saltvirt.libvirt import connect, hostfacts
-from saltvirt.libvirt.domains import lifecycle, query
+from saltvirt.libvirt.domains import lifecycle
 from saltvirt.storage.images import cache, qcow2, tool, validation
 from saltvirt.xml.storage import pooldisk
 
 # QEMU itself refuses chains that are much longer.
 _DEPTH = 64
-# libvirt's folder of definitions; libvirt never removes the folder itself.
-_DEFINITIONS = Path("/etc/libvirt/qemu")
 # The formats with a measured virtual size; for others the file's size stands for it.
 _MEASURED_FORMATS = ("raw", "qcow2")
 
@@ -357,36 +355,3 @@ def is_device(path: str | Path) -> bool:
     except OSError:
         return False
     return stat.S_ISBLK(mode) or stat.S_ISCHR(mode)
-
-
-def find_not_loaded(conn: Any) -> dict[str, str]:
-    """
-    Return ``{VM: remedy}`` of definitions on disk that libvirt has not loaded.
-
-    libvirt skips definitions that it cannot read at its start, for example during an update of
-    QEMU, or after a downgrade of libvirt.
-    """
-    # List files before domains; a definition removed in between is dropped by exists() below.
-    definition_paths = sorted(_DEFINITIONS.glob("*.xml"))
-    loaded_names = set(query.names(conn)) if definition_paths else set()
-    return {
-        path.stem: f"libvirt has not loaded {path}, so this host cannot tell which files that VM "
-        "uses; its log says why: mend that and restart it, or move the file away if it is not a "
-        "VM's"
-        for path in definition_paths
-        if path.stem not in loaded_names and path.exists()
-    }
-
-
-def refuse_not_loaded(conn: Any, name: str) -> None:
-    """Raise StorageError if a VM's definition is on disk here, but libvirt has not loaded it."""
-    reason = find_not_loaded(conn).get(name)
-    if reason:
-        raise StorageError(f"a VM called {name!r} may be on this host already: {reason}")
-
-
-def settle_definitions() -> None:
-    """Sync libvirt's folders of definitions, so that definitions and removals survive a crash."""
-    for folder in (_DEFINITIONS, _DEFINITIONS / "autostart"):
-        if folder.is_dir():
-            files.sync_folder(folder)

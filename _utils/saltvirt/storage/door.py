@@ -79,10 +79,19 @@ def replace(part: Path, verdict: Verdict) -> None:
 
 
 def delete_volume(
-    conn: Any, pool: str, volume: str, check: Callable[[], Iterable[Verdict]]
+    conn: Any,
+    pool: str,
+    volume: str,
+    check: Callable[[], Iterable[Verdict]],
+    *,
+    is_dry: bool = False,
 ) -> None:
     """Delete a free volume; call ``check`` once libvirt has found the volume."""
-    volumes.delete(conn, pool, volume, lambda: _refuse(check(), f"volume {pool}/{volume} stays"))
+
+    def refuse() -> None:
+        _refuse(check(), f"volume {pool}/{volume} stays")
+
+    volumes.delete(conn, pool, volume, refuse, is_dry=is_dry)
 
 
 def drop_volume(conn: Any, pool: str, volume: str, verdict: Verdict) -> str | None:
@@ -117,11 +126,18 @@ def write_volume(
 
 
 def wipe_volume(
-    conn: Any, pool: str, volume: str, algorithm: str, verdicts: Iterable[Verdict]
+    conn: Any,
+    pool: str,
+    volume: str,
+    algorithm: str,
+    verdicts: Iterable[Verdict],
+    *,
+    is_dry: bool = False,
 ) -> None:
     """Overwrite a free volume."""
     _refuse(verdicts, f"volume {pool}/{volume} is not wiped")
-    volumes.wipe(conn, pool, volume, algorithm)
+    if not is_dry:
+        volumes.wipe(conn, pool, volume, algorithm)
 
 
 def delete_snapshots(

@@ -49,9 +49,17 @@ class TrashFiller:
     """Remove files singly: into an entry of the trash, or for good if the trash is off."""
 
     def __init__(
-        self, settings: HostSettings, facts: TrashFacts, stack: ExitStack, entry: str | None = None
+        self,
+        settings: HostSettings,
+        facts: TrashFacts,
+        stack: ExitStack,
+        entry: str | None = None,
+        *,
+        is_dry: bool = False,
     ) -> None:
         self._settings, self._facts, self._holding = settings, facts, stack
+        # A dry run notes only here what would be in the entry.
+        self._is_dry, self._has_dry_entry = is_dry, False
         self._held: records.LockedRecord | None = None
         # The trash by default must not have purges leave volumes that they removed before.
         self._removes_volumes = bool(facts.days) and not settings.is_trash_set
@@ -71,13 +79,16 @@ class TrashFiller:
     @property
     def until(self) -> float:
         """When the entry ends, in seconds since 1970; 0 without an entry."""
+        if self._has_dry_entry:
+            return time.time() + self._facts.days * _DAY_S
         record = self._held.record if self._held is not None else None
         return 0.0 if record is None else _end_time(record, self._facts)
 
     @property
     def can_undo(self) -> bool:
         """Whether virt.undo can bring back the VM of the entry."""
-        return self._held is not None and self._facts.autostart is not None and not self._facts.gone
+        has_entry = self._held is not None or self._has_dry_entry
+        return has_entry and self._facts.autostart is not None and not self._facts.gone
 
     def begin(self) -> None:
         """Begin the entry of a VM that virt.undo can bring back, before any file is in it."""
@@ -92,12 +103,16 @@ class TrashFiller:
         """
         path = verdict.path
         if not self._is_kept(path, verdict) or not (self._facts.days or verdict.doubts):
-            door.remove(verdict)
+            if not self._is_dry:
+                door.remove(verdict)
             return
         if not self._facts.days:
             self._facts = replace(self._facts, days=LEAST_DAYS)
         for _source, reason in verdict.doubts:
             log.warning("%s goes into the trash, as something may need it: %s", path, reason)
+        if self._is_dry:
+            self._note(replace(self._facts, files=[*self._facts.files, path]))
+            return
         place = _place(self._id, path)
         # Make the folder first: a recorded file without its folder counts as out of reach.
         records.make_folder(place.parent)
@@ -134,6 +149,9 @@ class TrashFiller:
         return is_whole or bool(verdict.doubts) or _has_content(file_path)
 
     def _note(self, facts: TrashFacts) -> None:
+        if self._is_dry:
+            self._facts, self._has_dry_entry = facts, True
+            return
         if self._held is None:
             records_folder = reservations.folder(self._settings)
             record_context = records.hold_record(records_folder, PURPOSE, self._id, wait=True)
@@ -154,6 +172,7 @@ def fill_trash(
     uuid: str | None = None,
     purged: PurgeFacts | None = None,
     days: int | None = None,
+    is_dry: bool = False,
 ) -> Iterator[TrashFiller]:
     """
     Yield a filler that removes files of a VM, into the trash if they are to be kept.
@@ -162,6 +181,8 @@ def fill_trash(
         The purge that removes the VM with these files. Defaults to none.
     days
         The days to keep the files, 0 to remove them for good. Defaults to ``virt:trash_days``.
+    is_dry
+        Change nothing; the filler has what would be in the entry. Defaults to False.
     """
     days = settings.trash_days if days is None else days
     facts = TrashFacts(vm=vm, uuid=uuid, files=[], days=days, why=reason)
@@ -175,7 +196,7 @@ def fill_trash(
             tpm_state=purged.tpm_state,
         )
     with ExitStack() as stack:
-        filler = TrashFiller(settings, facts, stack, _find_begun(settings, facts))
+        filler = TrashFiller(settings, facts, stack, _find_begun(settings, facts), is_dry=is_dry)
         filler.begin()
         yield filler
 

@@ -15,7 +15,7 @@ from saltvirt.core.journal.recordfacts import TrashFacts
 from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import hostfacts
 from saltvirt.libvirt.domains import lifecycle, query
-from saltvirt.storage import diskpaths, trash
+from saltvirt.storage import definitionfiles, diskpaths, trash
 from saltvirt.storage.images import cache
 from saltvirt.xml.edit import readdomain
 
@@ -44,7 +44,7 @@ def reasons(conn: Any, settings: HostSettings) -> dict[str, str]:
     }
     return {
         **{name: reason for name, reason in reasons_by_vm.items() if name not in skipped_vms},
-        **diskpaths.find_not_loaded(conn),
+        **definitionfiles.find_not_loaded(conn),
     }
 
 

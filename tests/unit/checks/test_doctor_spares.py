@@ -10,7 +10,7 @@ import verdicts
 from saltvirt.checks.doctor.host import unusedfiles
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import diskpaths, ownermark, sharing, trash
+from saltvirt.storage import definitionfiles, ownermark, sharing, trash
 from test_doctor_facts import (
     LEFT,
     _device,
@@ -31,7 +31,7 @@ def test_a_definition_that_libvirt_did_not_load_protects_all_files(built, monkey
     definitions.mkdir()
     (definitions / "web1.xml").write_text((built.definitions / "web1.xml").read_text())
     # The test driver has no files of definitions; QEMU's driver skips unreadable ones.
-    monkeypatch.setattr(diskpaths, "_DEFINITIONS", definitions, raising=False)
+    monkeypatch.setattr(definitionfiles, "_DEFINITIONS", definitions, raising=False)
     undefine_quietly(built)
 
     host_facts = look(built)
@@ -42,7 +42,7 @@ def test_a_definition_that_libvirt_did_not_load_protects_all_files(built, monkey
 
 
 def test_a_loaded_definition_protects_only_its_own_files(built, monkeypatch):
-    monkeypatch.setattr(diskpaths, "_DEFINITIONS", built.definitions, raising=False)
+    monkeypatch.setattr(definitionfiles, "_DEFINITIONS", built.definitions, raising=False)
 
     assert look(built).unreadable == {}
 

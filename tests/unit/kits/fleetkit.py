@@ -81,16 +81,17 @@ class Hosts:
         noted = {"notes_made": True} if self.notes_made and report.get("undoable") else {}
         self.put(host, name, uuid=report["uuid"], **noted)
 
-    def remove(self, host, name, uuid=None, only_made=False, report=False):
+    def remove(self, host, name, uuid=None, only_made=False, report=False, test=False):
         """Remove a VM, as ``virt.purge`` of a host does."""
         if host not in self.where(name):
             raise NoSuchVm(name)
         if uuid not in (None, self._vms(host)[name].get("uuid")):
             raise NameTaken(f"VM {name!r} is another one here")
-        if not report:
+        if not report and not test:
             (self.folder / host / name).unlink()
             return True
-        (self.folder / host / name).rename(self.folder / host / f".trash-{name}")
+        if not test:
+            (self.folder / host / name).rename(self.folder / host / f".trash-{name}")
         entry = {"trashed": [f"/srv/{name}.qcow2"], "entry": f"{name}-1", "until": "2026-12-05"}
         return {"removed": [], "left": {}, "lost": [], **entry, "can_undo": True}
 

@@ -74,15 +74,15 @@ def master(opts, two):
 
 
 @pytest.fixture
-def made(opts, monkeypatch):
+def four_hosts(opts, monkeypatch):
     """Four hosts, and a master."""
-    made = playedhosts.clouds(monkeypatch)(4)
-    for host in made.hosts:
+    hosts = playedhosts.clouds(monkeypatch)(4)
+    for host in hosts.hosts:
         minionkeys.accept(opts, host, "a key")
     count = itertools.count(1)
     monkeypatch.setattr(migrate.secrets, "token_hex", lambda _size: f"{next(count):016x}")
-    made.master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
-    return made
+    hosts.master = Cloud(opts=opts, settings=hosts, progress=lambda *_args, **_figures: None)
+    return hosts
 
 
 @pytest.fixture(scope="session")

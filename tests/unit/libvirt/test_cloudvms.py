@@ -1,4 +1,4 @@
-"""What the driver of salt-cloud asks of libvirt, on its test driver."""
+"""What the driver of salt-cloud does in libvirt, on libvirt's test driver."""
 
 import re
 
@@ -86,14 +86,14 @@ def test_a_clone_runs_with_disks_of_its_own(conn, base, options, backing):
 
     assert conn.lookupByName("web1").isActive()
     root = definition(conn, "web1")
-    first, second, cdrom = [one.get("file") for one in root.findall("devices/disk/source")]
+    first, second, cdrom = [source.get("file") for source in root.findall("devices/disk/source")]
     assert cdrom == "/iso/x.iso"
-    for path, kind, below in ((first, "qcow2", backing), (second, "raw", None)):
+    for path, kind, backing_path in ((first, "qcow2", backing), (second, "raw", None)):
         volume = conn.storageVolLookupByPath(path)
         assert volume.name().startswith("base-") and volume.name().endswith(f".{kind}")
         xml = volume.XMLDesc(0)
         assert parse(xml).find("target/format").get("type") == kind
-        assert clone.backing(xml) == below
+        assert clone.backing(xml) == backing_path
         assert volume.info()[1] == 1 << 20
     assert names(conn) >= {"base.qcow2", "base.raw"} and len(names(conn)) == 4
 
@@ -109,7 +109,7 @@ def test_a_clone_has_nothing_that_must_not_be_there_twice(conn, base):
     assert root.find("devices/interface/mac").get("address") != MAC
     assert root.find("devices/channel/source") is None
     assert root.find("devices/serial/log") is None
-    assert {one.get("type") for one in root.findall("devices/serial")} == {"pty"}
+    assert {serial.get("type") for serial in root.findall("devices/serial")} == {"pty"}
     assert root.find("os/nvram").text is None
     assert root.find("os/nvram").get("template") == "/fw/vars.fd"
     assert root.find("devices/interface/filterref").get("filter") == "no-arp-spoofing"
@@ -127,20 +127,20 @@ def test_a_clones_firmware_keeps_its_variables_for_itself(variables):
         f"<nvram template='/fw/vars.fd' type='{kind}'>{variables}</nvram></os></domain>"
     )
 
-    made = parse(clone.domain(base, "web1", "base", {}, learn_addresses=False)).find("os/nvram")
+    nvram = parse(clone.domain(base, "web1", "base", {}, learn_addresses=False)).find("os/nvram")
 
-    assert (dict(made.attrib), made.text, len(made)) == ({"template": "/fw/vars.fd"}, None, 0)
+    assert (dict(nvram.attrib), nvram.text, len(nvram)) == ({"template": "/fw/vars.fd"}, None, 0)
 
 
 def test_libvirts_filter_learns_addresses_if_it_is_asked_to():
     devices = REST.format(mac=MAC, filter=FILTER)
     text = f"<domain><name>base</name><devices>{devices}</devices></domain>"
 
-    made = parse(clone.domain(text, "web1", "base", {}, learn_addresses=True))
+    root = parse(clone.domain(text, "web1", "base", {}, learn_addresses=True))
 
-    (found,) = made.findall("devices/interface/filterref")
-    assert found.get("filter") == "clean-traffic"
-    assert found.find("parameter").attrib == {"name": "CTRL_IP_LEARNING", "value": "any"}
+    (filterref,) = root.findall("devices/interface/filterref")
+    assert filterref.get("filter") == "clean-traffic"
+    assert filterref.find("parameter").attrib == {"name": "CTRL_IP_LEARNING", "value": "any"}
 
 
 def test_a_base_that_runs_is_not_cloned(conn, base):
@@ -151,7 +151,7 @@ def test_a_base_that_runs_is_not_cloned(conn, base):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why"),
+    ("bad_disk", "reason"),
     [
         (disk(path="/elsewhere/x.qcow2", target="vdb"), "in no active storage pool"),
         (disk("vmdk", "vdb"), "format 'vmdk' is not copied"),
@@ -162,15 +162,15 @@ def test_a_base_that_runs_is_not_cloned(conn, base):
         ),
     ],
 )
-def test_a_disk_that_cannot_be_copied_is_refused_and_nothing_is_left(conn, base, wrong, why):
-    base(disk(), wrong)
+def test_a_disk_that_cannot_be_copied_is_refused_and_nothing_is_left(conn, base, bad_disk, reason):
+    base(disk(), bad_disk)
     before = names(conn)
 
-    with pytest.raises(StorageError, match=why):
+    with pytest.raises(StorageError, match=reason):
         cloudvms.clone(conn, "base", "web1", **FULL)
 
     assert names(conn) == before
-    assert "web1" not in {one.name() for one in conn.listAllDomains()}
+    assert "web1" not in {domain.name() for domain in conn.listAllDomains()}
 
 
 def test_a_disk_that_may_be_shared_is(conn, base):
@@ -181,7 +181,7 @@ def test_a_disk_that_may_be_shared_is(conn, base):
     assert len(names(conn)) == 3
 
 
-def test_what_libvirt_refuses_leaves_nothing(conn, base):
+def test_a_clone_that_libvirt_refuses_leaves_nothing(conn, base):
     base(disk())
     before = names(conn)
 
@@ -189,7 +189,7 @@ def test_what_libvirt_refuses_leaves_nothing(conn, base):
         cloudvms.clone(conn, "base", "bad/name", **FULL)
 
     assert names(conn) == before
-    assert {one.name() for one in conn.listAllDomains()} == {"test", "base"}
+    assert {domain.name() for domain in conn.listAllDomains()} == {"test", "base"}
 
 
 def test_a_clone_is_destroyed_with_its_disks_and_its_base_keeps_its_own(conn, base):
@@ -198,7 +198,7 @@ def test_a_clone_is_destroyed_with_its_disks_and_its_base_keeps_its_own(conn, ba
 
     cloudvms.destroy(conn, "web1")
 
-    assert {one.name() for one in conn.listAllDomains()} == {"test", "base"}
+    assert {domain.name() for domain in conn.listAllDomains()} == {"test", "base"}
     assert names(conn) == {"base.qcow2", "base.raw"}
 
 
@@ -212,16 +212,16 @@ def test_the_base_of_a_clone_that_is_an_overlay_keeps_its_disk(conn, base):
     assert "base.qcow2" in names(conn)
 
 
-def test_a_base_of_what_libvirt_has_not_looked_at_yet_stays(conn, base, monkeypatch):
+def test_the_base_of_a_volume_that_libvirt_has_not_read_yet_stays(conn, base, monkeypatch):
     base(disk())
-    look = libvirt.virStoragePool.refresh
+    real_refresh = libvirt.virStoragePool.refresh
 
     def refresh(pool, flags=0):
         if "snapped.qcow2" not in pool.listVolumes():
             pool.createXML(
                 clone.volume("snapped.qcow2", 1 << 20, "qcow2", "/default-pool/base.qcow2"), 0
             )
-        return look(pool, flags)
+        return real_refresh(pool, flags)
 
     monkeypatch.setattr(libvirt.virStoragePool, "refresh", refresh)
 
@@ -230,18 +230,18 @@ def test_a_base_of_what_libvirt_has_not_looked_at_yet_stays(conn, base, monkeypa
     assert "base.qcow2" in names(conn)
 
 
-@pytest.mark.parametrize("to", ["hyper2", "another host, as libvirt says"])
+@pytest.mark.parametrize("target", ["hyper2", "another host, as libvirt says"])
 def test_a_vm_that_has_moved_keeps_the_disks_that_another_host_may_have_too(
-    conn, base, monkeypatch, to
+    conn, base, monkeypatch, target
 ):
     base(disk())
-    if to == "hyper2":
-        lifecycle.mark_moved(conn, "base", to)
+    if target == "hyper2":
+        lifecycle.mark_moved(conn, "base", target)
     else:
         # As after "virsh migrate", which leaves the definition.
         monkeypatch.setattr(lifecycle, "is_migrated", lambda _conn, name: name == "base")
 
-    with pytest.raises(LibvirtRefused, match=f"has moved to {to}, and only its definition"):
+    with pytest.raises(LibvirtRefused, match=f"has moved to {target}, and only its definition"):
         cloudvms.destroy(conn, "base")
 
     assert "base.qcow2" in names(conn) and lifecycle.is_defined(conn, "base")
@@ -271,7 +271,7 @@ def test_a_disk_that_another_vm_has_through_a_link_stays(conn, tmp_path):
     pool.undefine()
 
 
-def test_who_is_not_there_cannot_be_destroyed(conn):
+def test_a_missing_vm_cannot_be_destroyed(conn):
     with pytest.raises(NoSuchVm):
         cloudvms.destroy(conn, "nobody")
 
@@ -309,23 +309,25 @@ def test_the_xml_of_a_volume_is_valid(validate, backing):
 
 @pytest.fixture
 def undefined(monkeypatch):
-    """Return a list of whether a firmware's variables are kept, of all that is undefined."""
-    undefine, out = lifecycle.undefine, []
+    """Return the list of ``keep_nvram`` of each VM that is undefined."""
+    undefine, keep_flags = lifecycle.undefine, []
 
-    def noted(conn, name, *, keep_nvram=False):
-        out.append(keep_nvram)
+    def record(conn, name, *, keep_nvram=False):
+        keep_flags.append(keep_nvram)
         undefine(conn, name, keep_nvram=keep_nvram)
 
-    monkeypatch.setattr(lifecycle, "undefine", noted)
-    return out
+    monkeypatch.setattr(lifecycle, "undefine", record)
+    return keep_flags
 
 
-@pytest.mark.parametrize("had", [True, False])
+@pytest.mark.parametrize("has_variables", [True, False])
 def test_a_clone_that_does_not_start_leaves_the_variables_of_an_earlier_vm(
-    conn, base, undefined, monkeypatch, had
+    conn, base, undefined, monkeypatch, has_variables
 ):
-    # libvirt's test driver says of no VM where its firmware will have them.
-    monkeypatch.setattr(domainfiles, "has_variables", lambda _conn, name: had and name == "web1")
+    # libvirt's test driver reports no variables file of any VM.
+    monkeypatch.setattr(
+        domainfiles, "has_variables", lambda _conn, name: has_variables and name == "web1"
+    )
 
     def refuses(*_args):
         raise LibvirtRefused("no start")
@@ -335,10 +337,10 @@ def test_a_clone_that_does_not_start_leaves_the_variables_of_an_earlier_vm(
     with pytest.raises(LibvirtRefused, match="no start"):
         cloudvms.clone(conn, "base", "web1", **{**QUICK, "validate": False})
 
-    assert undefined == [had]
+    assert undefined == [has_variables]
 
 
-def test_a_clone_whose_variables_cannot_be_looked_for_is_taken_back_whole(
+def test_a_clone_whose_variables_are_unknown_is_undone_completely(
     conn, base, undefined, monkeypatch
 ):
     def fails(*_args):
@@ -349,15 +351,15 @@ def test_a_clone_whose_variables_cannot_be_looked_for_is_taken_back_whole(
     with pytest.raises(LibvirtRefused, match="no answer"):
         cloudvms.clone(conn, "base", "web1", **{**QUICK, "validate": False})
 
-    assert undefined == [True] and "web1" not in {one.name() for one in conn.listAllDomains()}
+    assert undefined == [True] and "web1" not in {domain.name() for domain in conn.listAllDomains()}
 
 
-@pytest.mark.parametrize(("other", "is_kept"), [("base", True), ("other", False)])
-def test_variables_that_another_vm_has_too_stay_with_it(conn, base, undefined, other, is_kept):
+@pytest.mark.parametrize(("file_stem", "is_kept"), [("base", True), ("other", False)])
+def test_variables_that_another_vm_uses_too_stay(conn, base, undefined, file_stem, is_kept):
     base(disk())
     text = conn.lookupByName("base").XMLDesc(0)
     # As by virsh dumpxml and define.
-    copied = text.replace("<name>base", "<name>copy").replace("/base_VARS", f"/{other}_VARS")
+    copied = text.replace("<name>base", "<name>copy").replace("/base_VARS", f"/{file_stem}_VARS")
     conn.defineXML(re.sub("<uuid>.*</uuid>", "", copied))
 
     cloudvms.destroy(conn, "copy")
@@ -366,10 +368,10 @@ def test_variables_that_another_vm_has_too_stay_with_it(conn, base, undefined, o
 
 
 class Guest:
-    """Stand for a VM that runs: libvirt's test driver has no agent that says what it likes."""
+    """Stand for a running VM with an agent; libvirt's test driver has no agent."""
 
-    def __init__(self, *said):
-        self._said, self.limit_s = said, None
+    def __init__(self, *addresses):
+        self._addresses, self.limit_s = addresses, None
 
     def name(self):
         """Return its name."""
@@ -380,23 +382,23 @@ class Guest:
         return [libvirt.VIR_DOMAIN_RUNNING, 0]
 
     def agentSetResponseTimeout(self, seconds):  # noqa: N802 (libvirt's own name)
-        """Take in how long its agent has."""
+        """Record the time limit of the agent."""
         self.limit_s = seconds
 
     def interfaceAddresses(self, _source):  # noqa: N802 (libvirt's own name)
-        """Return what its agent says."""
+        """Return the addresses that the agent reports."""
         kind = libvirt.VIR_IP_ADDR_TYPE_IPV4
-        return {"eth0": {"addrs": [{"addr": one, "type": kind} for one in self._said]}}
+        return {"eth0": {"addrs": [{"addr": address, "type": kind} for address in self._addresses]}}
 
 
 @pytest.mark.parametrize(
     "text", ["1.2.3.4; id", "$(id).example.com", "-oProxyCommand=id", "127.0.0.1", "0.0.0.0"]
 )
-def test_what_an_agent_says_is_an_address_or_nothing(monkeypatch, text):
+def test_an_agents_answer_is_an_address_or_ignored(monkeypatch, text):
     guest = Guest(text, "192.0.2.7")
     monkeypatch.setattr(cloudvms, "domain", lambda _conn, _name: guest)
 
     assert cloudvms.address(None, "web1", "qemu-agent") == "192.0.2.7"
-    # It has a few seconds, where libvirt would wait without end.
+    # The agent has a few seconds; without a limit libvirt waits forever.
     assert 0 < guest.limit_s < 60
     assert cloudvms.address(None, "web1", "ip-learning") == "192.0.2.7"

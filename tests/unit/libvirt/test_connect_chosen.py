@@ -1,4 +1,4 @@
-"""Which libvirt is asked where the options do not say it, and which drivers are refused."""
+"""Which libvirt is used if the options name none, and which drivers are refused."""
 
 import os
 
@@ -10,7 +10,7 @@ from saltvirt.libvirt import connect
 
 @pytest.fixture
 def conf(tmp_path, monkeypatch):
-    """The file libvirt.conf of a host, which is not there yet."""
+    """The path of a host's libvirt.conf, which does not exist yet."""
     monkeypatch.setattr(connect, "_SYSTEM", tmp_path)
     monkeypatch.delenv("LIBVIRT_DEFAULT_URI", raising=False)
     (tmp_path / "libvirt").mkdir()
@@ -27,7 +27,7 @@ def conf(tmp_path, monkeypatch):
         ('uri_aliases = [ "a=qemu:///b" ]\n  uri_default="test:///default"\n', "test:///default"),
     ],
 )
-def test_libvirts_own_configuration_says_which(conf, text, uri):
+def test_libvirts_own_configuration_names_the_uri(conf, text, uri):
     if text is not None:
         conf.write_text(text)
 
@@ -66,7 +66,7 @@ def test_the_file_of_another_user_is_that_users(conf, tmp_path, monkeypatch):
     assert connect.default_uri() == "qemu:///session"
 
 
-def test_a_file_that_cannot_be_read_is_said(conf):
+def test_a_file_that_cannot_be_read_is_an_error(conf):
     conf.mkdir()
 
     with pytest.raises(HostUnreachable, match="uri_default of .*libvirt.conf: Is a directory"):
@@ -77,11 +77,11 @@ def test_a_file_that_cannot_be_read_is_said(conf):
     "uri", ["xen:///system", "xen+ssh://host/", "esx://host/", "bhyve:///system", "vpx://h/dc"]
 )
 def test_other_drivers_are_refused_in_one_line(uri):
-    with pytest.raises(BadConfig) as refused, connect.open_connection(HostSettings(uri=uri)):
+    with pytest.raises(BadConfig) as excinfo, connect.open_connection(HostSettings(uri=uri)):
         pass
 
     driver = uri.partition(":")[0].partition("+")[0]
-    assert str(refused.value) == (
+    assert str(excinfo.value) == (
         f"libvirt's driver {driver!r} is not supported, only QEMU's is; set virt:connection:uri to "
         "qemu:///system"
     )
@@ -90,5 +90,5 @@ def test_other_drivers_are_refused_in_one_line(uri):
 @pytest.mark.parametrize(
     "uri", ["qemu:///system", "qemu+tls://h/system", "test:///default", "ours"]
 )
-def test_qemus_driver_and_aliases_are_not(uri):
+def test_qemus_driver_and_aliases_are_accepted(uri):
     connect.refuse_other_drivers(uri)

@@ -1,4 +1,4 @@
-"""What libvirt refuses is an error of ours, and one of libvirt's for those who catch that."""
+"""An error of libvirt can be caught as one of this library's, and as libvirt's own."""
 
 import libvirt
 import pytest
@@ -10,16 +10,18 @@ from saltvirt.libvirt import connect
 TEST = HostSettings(uri="test:///default")
 
 
-@pytest.mark.parametrize("caught", [libvirt.libvirtError, LibvirtRefused, CommandExecutionError])
-def test_what_libvirt_refuses_is_caught_by_either_name(caught):
+@pytest.mark.parametrize(
+    "error_class", [libvirt.libvirtError, LibvirtRefused, CommandExecutionError]
+)
+def test_a_refusal_of_libvirt_is_caught_by_either_name(error_class):
     words = "no network with matching name 'none'"
-    with pytest.raises(caught, match=words) as told, connect.open_connection(TEST) as conn:
+    with pytest.raises(error_class, match=words) as excinfo, connect.open_connection(TEST) as conn:
         conn.networkLookupByName("none")
 
-    assert told.value.get_error_code() == libvirt.VIR_ERR_NO_NETWORK
-    # Its name goes over the wire.
-    assert told.value.to_dict()["kind"] == "LibvirtRefused"
-    assert str(told.value).startswith("Network not found: no network")
+    assert excinfo.value.get_error_code() == libvirt.VIR_ERR_NO_NETWORK
+    # The error's kind goes over the wire.
+    assert excinfo.value.to_dict()["kind"] == "LibvirtRefused"
+    assert str(excinfo.value).startswith("Network not found: no network")
 
 
 def test_an_error_keeps_its_own_words_after_another():
@@ -42,9 +44,9 @@ def test_an_error_has_its_own_words_though_an_undo_has_failed_since():
             raise
 
     with (
-        pytest.raises(LibvirtRefused, match="no network") as told,
+        pytest.raises(LibvirtRefused, match="no network") as excinfo,
         connect.open_connection(TEST) as conn,
     ):
         fail_twice(conn)
 
-    assert told.value.get_error_code() == libvirt.VIR_ERR_NO_NETWORK
+    assert excinfo.value.get_error_code() == libvirt.VIR_ERR_NO_NETWORK

@@ -1,4 +1,4 @@
-"""A libvirt that takes a connection and says nothing ends in one line, in bounded time."""
+"""A libvirt that accepts a connection and sends nothing is an error within bounded time."""
 
 import socket
 import threading
@@ -14,26 +14,26 @@ from saltvirt.libvirt.domains import migrate
 
 @pytest.fixture
 def silent(tmp_path, monkeypatch):
-    """A daemon's socket that takes connections, and what came to it; it answers when it is told."""
+    """A daemon's socket that accepts connections and never answers, and its connections."""
     monkeypatch.setattr(connect, "OPEN_S", 1)
-    path, taken = tmp_path / "libvirt-sock", []
+    path, connections = tmp_path / "libvirt-sock", []
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen(8)
 
-        def take():
+        def accept():
             while True:
                 try:
-                    taken.append(server.accept()[0])
+                    connections.append(server.accept()[0])
                 except OSError:
                     return
 
-        thread = threading.Thread(target=take, daemon=True)
+        thread = threading.Thread(target=accept, daemon=True)
         thread.start()
-        yield f"qemu+unix:///system?socket={path}", taken
+        yield f"qemu+unix:///system?socket={path}", connections
         server.shutdown(socket.SHUT_RDWR)
-        for one in taken:
-            one.close()
+        for connection in connections:
+            connection.close()
         thread.join(5)
     # libvirt's own threads see the end of the socket.
     deadline = time.monotonic() + 5
@@ -44,55 +44,55 @@ def silent(tmp_path, monkeypatch):
 @pytest.mark.parametrize("readonly", [True, False])
 @pytest.mark.parametrize("user", [None, "me"])
 def test_a_connection_has_a_deadline(silent, readonly, user):
-    uri, taken = silent
+    uri, connections = silent
     settings = HostSettings(uri=uri, username=user, password=user)
-    begun = time.monotonic()
+    started_s = time.monotonic()
 
     with (
-        pytest.raises(HostUnreachable) as refused,
+        pytest.raises(HostUnreachable) as excinfo,
         connect.open_connection(settings, readonly=readonly),
     ):
         pass
 
-    assert time.monotonic() - begun < 4 and len(taken) == 1
-    said = str(refused.value)
-    assert said.startswith(f"libvirt does not answer at {uri}: no answer within 1 s; ")
-    assert "\n" not in said
+    assert time.monotonic() - started_s < 4 and len(connections) == 1
+    message = str(excinfo.value)
+    assert message.startswith(f"libvirt does not answer at {uri}: no answer within 1 s; ")
+    assert "\n" not in message
 
 
-def test_a_process_that_asks_again_and_again_keeps_one_thread(silent):
+def test_a_process_that_retries_keeps_one_thread(silent):
     """Such as the engine, which asks every few seconds as long as libvirt hangs."""
-    uri, taken = silent
+    uri, connections = silent
     before = threading.active_count()
 
-    for _time in range(3):
+    for _attempt in range(3):
         with pytest.raises(HostUnreachable), connect.open_connection(HostSettings(uri=uri)):
             pass
 
-    assert len(taken) == 1 and threading.active_count() <= before + 1
+    assert len(connections) == 1 and threading.active_count() <= before + 1
 
 
-def test_it_is_asked_anew_once_it_has_ended(silent):
-    uri, taken = silent
+def test_libvirt_is_asked_again_once_it_has_closed_the_connection(silent):
+    uri, connections = silent
     with pytest.raises(HostUnreachable), connect.open_connection(HostSettings(uri=uri)):
         pass
 
-    taken[0].close()
+    connections[0].close()
     with pytest.raises(HostUnreachable), connect.open_connection(HostSettings(uri=uri)):
         pass
 
-    assert len(taken) == 2
+    assert len(connections) == 2
 
 
 def test_the_engine_goes_on(silent):
-    uri, _taken = silent
+    uri, _connections = silent
 
     with pytest.raises(TimeoutError, match="no answer within 1 s"):
         events._open_listening(uri, [], "tag", print).__enter__()
 
 
 def test_another_hosts_libvirt_has_a_deadline_too(monkeypatch):
-    """Its port takes the connection; libvirt's client has no certificates here, and is played."""
+    """The port accepts; libvirt's client has no certificates here, so its ``open`` is replaced."""
     monkeypatch.setattr(connect, "OPEN_S", 0.2)
     ended = threading.Event()
     monkeypatch.setattr(libvirt, "open", lambda _uri: ended.wait(5) and None)
@@ -107,18 +107,18 @@ def test_another_hosts_libvirt_has_a_deadline_too(monkeypatch):
 
 def test_a_connection_that_comes_too_late_is_closed(monkeypatch):
     monkeypatch.setattr(connect, "OPEN_S", 0.1)
-    begun, closed = threading.Event(), threading.Event()
+    may_open, is_closed = threading.Event(), threading.Event()
 
     class Late:
         def close(self):
-            closed.set()
+            is_closed.set()
 
     def opening():
-        begun.wait(5)
+        may_open.wait(5)
         return Late()
 
     with pytest.raises(TimeoutError):
         connect.open_in_time(opening, "late:///")
-    begun.set()
+    may_open.set()
 
-    assert closed.wait(5)
+    assert is_closed.wait(5)

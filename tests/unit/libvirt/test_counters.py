@@ -1,4 +1,4 @@
-"""What VMs have used, in the shapes that Salt 3006.25 returned (salt/modules/virt.py 5818-6040)."""
+"""What VMs have used, as Salt 3006.25 returned it (salt/modules/virt.py 5818-6040)."""
 
 import faces
 import pytest
@@ -24,11 +24,11 @@ def conn():
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("vm", [None, "test"])
 def test_a_vm_that_runs_has_figures(name, vm):
-    found = getattr(faces.load("modules", "virt_stats"), name)(vm)
+    answer = getattr(faces.load("modules", "virt_stats"), name)(vm)
 
-    assert {vm: list(row) for vm, row in found.items()} == {"test": SHAPES[name]}
+    assert {vm: list(row) for vm, row in answer.items()} == {"test": SHAPES[name]}
     # libvirt's test host derives them from the clock: none of them is 0.
-    assert all(isinstance(one, int) and one > 0 for one in found["test"].values())
+    assert all(isinstance(number, int) and number > 0 for number in answer["test"].values())
 
 
 def test_a_vm_that_is_off_has_used_nothing_and_has_no_disks_to_ask(conn):
@@ -41,7 +41,7 @@ def test_a_vm_that_is_off_has_used_nothing_and_has_no_disks_to_ask(conn):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_vm_that_is_not_there_and_a_keyword_that_is_unknown_are_said(name):
+def test_a_missing_vm_and_an_unknown_keyword_are_refused(name):
     function = getattr(faces.load("modules", "virt_stats"), name)
 
     with pytest.raises(NoSuchVm, match="'nobody'"):
@@ -50,8 +50,8 @@ def test_a_vm_that_is_not_there_and_a_keyword_that_is_unknown_are_said(name):
         function(conection="test:///default")
 
 
-class Told:
-    """A domain of QEMU's driver, which alone has statistics in bulk; that they suffice is shown."""
+class BulkDomain:
+    """A domain of QEMU's driver, the only driver with statistics in bulk."""
 
     def name(self):
         return "web"
@@ -61,16 +61,16 @@ class Told:
 
 
 class Qemu:
-    """Its connection: what it says is what QEMU's driver said of a VM with two NICs and a disk."""
+    """A connection with the answer of QEMU's driver for a VM with two NICs and a disk."""
 
     def getInfo(self):  # noqa: N802
         return ["x86_64", 1, 4]
 
     def getAllDomainStats(self, _kinds, _flags):  # noqa: N802
         nics = {f"net.{n}.rx.bytes": 100 for n in (0, 1)} | {"net.1.tx.pkts": 7}
-        disk = {"block.count": 1, "block.0.rd.reqs": 3, "block.0.wr.bytes": 512}
+        disks = {"block.count": 1, "block.0.rd.reqs": 3, "block.0.wr.bytes": 512}
         cpu = {"cpu.time": 8_000_000_000, "vcpu.current": 2}
-        return [(Told(), {"net.count": 2, **nics, **disk, **cpu})]
+        return [(BulkDomain(), {"net.count": 2, **nics, **disks, **cpu})]
 
 
 def test_bulk_statistics_are_summed_up_without_a_call_per_device():

@@ -16,7 +16,7 @@ class Vanishing:
         return self._name
 
     def read(self):
-        """Return a value, or fail as libvirt does."""
+        """Return a value, or raise the error."""
         if self._error is not None:
             raise self._error
         return self._name.upper()
@@ -24,9 +24,9 @@ class Vanishing:
 
 def error(code):
     """Return an error of libvirt with a code."""
-    raised = libvirt.libvirtError("it failed")
-    raised.err = (getattr(libvirt, f"VIR_ERR_{code}"), 0, "it failed", 2, "", "", "", 0, 0)
-    return raised
+    exception = libvirt.libvirtError("it failed")
+    exception.err = (getattr(libvirt, f"VIR_ERR_{code}"), 0, "it failed", 2, "", "", "", 0, 0)
+    return exception
 
 
 def test_an_error_is_known_by_any_of_some_codes():
@@ -35,16 +35,16 @@ def test_an_error_is_known_by_any_of_some_codes():
 
 
 def test_a_default_takes_the_place_of_these_errors_alone():
-    gone = Vanishing("web1", error("NO_NETWORK"))
+    missing_network = Vanishing("web1", error("NO_NETWORK"))
 
     assert errorcodes.value_or(None, Vanishing("web1").read, "NO_NETWORK") == "WEB1"
-    assert errorcodes.value_or(None, gone.read, "NO_NETWORK") is None
+    assert errorcodes.value_or(None, missing_network.read, "NO_NETWORK") is None
     with pytest.raises(libvirt.libvirtError):
-        errorcodes.value_or(None, gone.read, "NO_DOMAIN")
+        errorcodes.value_or(None, missing_network.read, "NO_DOMAIN")
 
 
 @pytest.mark.parametrize("code", ["NO_DOMAIN", "OPERATION_INVALID"])
-def test_what_vanishes_while_it_is_read_is_left_out(code):
+def test_an_object_that_vanishes_while_it_is_read_is_left_out(code):
     objects = [Vanishing("web1"), Vanishing("web2", error(code)), Vanishing("web3")]
 
     rows = errorcodes.read_existing(objects, Vanishing.read)

@@ -1,4 +1,4 @@
-"""The engine's library: what it makes of libvirt's events, real ones of the test driver too."""
+"""How the engine's library reads libvirt's events, among them real ones of the test driver."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from saltvirt.libvirt import events
 NAMES = {kind.name for kind in events.KINDS}
 DOMAIN = "VIR_DOMAIN_EVENT_"
 AGENT = "VIR_CONNECT_DOMAIN_EVENT_AGENT_LIFECYCLE_"
-# What libvirt's constants of each enumeration begin with.
+# The prefixes of libvirt's constants in each enumeration.
 PREFIXES = {
     "_WATCHDOG": f"{DOMAIN}WATCHDOG_",
     "_IO_ERROR": f"{DOMAIN}IO_ERROR_",
@@ -37,7 +37,7 @@ PREFIXES = {
     "_SECRET": "VIR_SECRET_EVENT_",
 }
 
-# libvirt begins at 1 there.
+# libvirt counts from 1 there.
 UNNUMBERED = ("_AGENT_STATE", "unknown")
 
 
@@ -50,28 +50,34 @@ def number(prefix, word):
 def test_a_word_is_where_libvirt_has_its_number(name):
     words = vars(events)[name]
 
-    found = {word: number(PREFIXES[name], word) for word in words if (name, word) != UNNUMBERED}
-    assert found == {w: at for at, w in enumerate(words) if (name, w) != UNNUMBERED}
+    numbers = {word: number(PREFIXES[name], word) for word in words if (name, word) != UNNUMBERED}
+    assert numbers == {w: index for index, w in enumerate(words) if (name, w) != UNNUMBERED}
 
 
 def test_a_word_of_a_vms_life_is_where_libvirt_has_its_number():
-    for at, (happened, details) in enumerate(events._LIFECYCLE.items()):
-        assert number(DOMAIN, happened) == at
-        prefix = f"{DOMAIN}{happened.upper()}_"
-        assert [number(prefix, one) for one in details] == list(range(len(details)))
-        known = [one for one in vars(libvirt) if one.startswith(prefix) and "_LAST" not in one]
-        assert len(known) == len(details), known
+    for index, (event, details) in enumerate(events._LIFECYCLE.items()):
+        assert number(DOMAIN, event) == index
+        prefix = f"{DOMAIN}{event.upper()}_"
+        assert [number(prefix, detail) for detail in details] == list(range(len(details)))
+        constants = [
+            constant
+            for constant in vars(libvirt)
+            if constant.startswith(prefix) and "_LAST" not in constant
+        ]
+        assert len(constants) == len(details), constants
 
 
-def test_every_kind_of_event_that_libvirt_has_is_there():
+def test_every_kind_of_event_that_libvirt_has_is_read():
     ids = {name for name in vars(libvirt) if "_EVENT_ID_" in name and not name.endswith("_LAST")}
-    # Of two kinds for the same, the one that says more is listened to.
-    ours = {one for kind in events.KINDS for one in kind.ids} | {"VIR_DOMAIN_EVENT_ID_IO_ERROR"}
+    # If two kinds report the same event, the engine listens to the one with more detail.
+    read_ids = {event_id for kind in events.KINDS for event_id in kind.ids} | {
+        "VIR_DOMAIN_EVENT_ID_IO_ERROR"
+    }
 
-    assert ids - ours == set()
+    assert ids - read_ids == set()
 
 
-def test_what_libvirt_does_not_know_yet_is_unknown():
+def test_a_number_that_is_not_known_is_unknown():
     lifecycle = events.KINDS[0].read
 
     assert lifecycle(2, 99) == {"event": "started", "detail": "unknown"}
@@ -103,7 +109,7 @@ def test_a_filter_that_means_nothing_is_refused(filters):
 
 
 @pytest.mark.parametrize(
-    ("uri", "where"),
+    ("uri", "uri_part"),
     [
         ("qemu:///system", "qemu/system"),
         ("qemu+ssh://user@host:1234/system", "qemu+ssh/user@host:1234/system"),
@@ -111,11 +117,11 @@ def test_a_filter_that_means_nothing_is_refused(filters):
         ("lxc:///", "lxc"),
     ],
 )
-def test_a_tag_is_that_of_3006(uri, where):
-    assert events.tag("pre/fix", uri, events.KINDS[0]) == f"pre/fix/{where}/domain/lifecycle"
+def test_a_tag_is_that_of_3006(uri, uri_part):
+    assert events.tag("pre/fix", uri, events.KINDS[0]) == f"pre/fix/{uri_part}/domain/lifecycle"
 
 
-# A process that listens, while a thread of it is the one who makes something happen.
+# A process that listens; a thread of it causes the events.
 LISTENER = """
 import json, logging, sys, threading
 import libvirt
@@ -160,15 +166,15 @@ def happens():
 def listen(text, lines):
     """Run a listener until it has printed so many lines, and return them."""
     argv = [sys.executable, "-c", LISTENER + text]
-    own = {**os.environ, "PYTHONPATH": str(Path(saltvirt.__file__).parents[1])}
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=own) as listener:
-        # A line that never comes is an empty one.
-        patience = threading.Timer(60, listener.kill)
-        patience.start()
+    environ = {**os.environ, "PYTHONPATH": str(Path(saltvirt.__file__).parents[1])}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environ) as listener:
+        # If a line never comes, the timer kills the listener, and readline returns an empty one.
+        timer = threading.Timer(60, listener.kill)
+        timer.start()
         try:
             return [listener.stdout.readline().strip() for _ in range(lines)]
         finally:
-            patience.cancel()
+            timer.cancel()
             listener.kill()
 
 
@@ -181,14 +187,14 @@ when_heard(happens)
 chosen = events.chosen(["domain/lifecycle", "network", "pool"])
 events.watch("test:///default", chosen, "pre", send)
 """
-    _answers, *said = listen(HAPPENS + text, 7)
+    _connected, *lines = listen(HAPPENS + text, 7)
 
-    found = [line.split(" ", 1) for line in said]
-    tags = [tag for tag, _data in found]
-    data = [json.loads(text) for _tag, text in found]
+    sent_events = [line.split(" ", 1) for line in lines]
+    tags = [tag for tag, _data in sent_events]
+    data = [json.loads(text) for _tag, text in sent_events]
     assert tags[:4] == ["pre/test/default/domain/lifecycle"] * 4
     assert tags[4:] == ["pre/test/default/pool/refresh", "pre/test/default/network/lifecycle"]
-    assert [(one["event"], one.get("detail")) for one in data] == [
+    assert [(event["event"], event.get("detail")) for event in data] == [
         ("suspended", "paused"),
         ("resumed", "unpaused"),
         ("stopped", "destroyed"),
@@ -199,13 +205,13 @@ events.watch("test:///default", chosen, "pre", send)
     uuid = "6695eb01-f6a4-8304-79aa-97f2502e193f"
     assert data[0]["domain"] == {"name": "test", "id": 1, "uuid": uuid}
     assert data[4]["pool"].keys() == data[5]["network"].keys() == {"name", "uuid"}
-    assert {one["uri"] for one in data} == {"test:///default"}
+    assert {event["uri"] for event in data} == {"test:///default"}
 
 
 @pytest.mark.slow
-def test_what_goes_away_is_waited_for_and_the_log_says_it_once():
-    # The tests' own root has no libvirtd: whether the connection lives is played. That libvirt
-    # does not answer is real, and so are the second connection and its event.
+def test_a_lost_libvirt_is_waited_for_and_logged_once():
+    # The tests' own root has no libvirtd, so isAlive is replaced. The failing reconnections are
+    # real, and so are the last connection and its event.
     text = """
 opened, alive, open_ = [], {}, libvirt.openReadOnly
 
@@ -222,15 +228,19 @@ libvirt.virConnect.isAlive = lambda self: self is not alive[1]
 events.watch("test:///default", events.chosen("domain/lifecycle"), "pre",
              lambda tag, data: print("sent", data["event"], len(opened), flush=True))
 """
-    first, gone, back, sent = listen(text, 4)
+    connected, error, reconnected, sent = listen(text, 4)
 
-    assert first == back == "INFO libvirt answers at test:///default: its events are passed on"
-    assert gone.startswith("ERROR libvirt does not answer at test:///default: ")
+    assert (
+        connected
+        == reconnected
+        == "INFO libvirt answers at test:///default: its events are passed on"
+    )
+    assert error.startswith("ERROR libvirt does not answer at test:///default: ")
     assert sent == "sent suspended 5"
 
 
 @pytest.mark.slow
-def test_a_libvirt_that_is_away_from_the_beginning_is_said_once_and_waited_for():
+def test_a_libvirt_that_is_missing_at_the_start_is_logged_once_and_waited_for():
     text = """
 tried, open_ = [], libvirt.openReadOnly
 
@@ -241,13 +251,13 @@ def openReadOnly(uri):
 libvirt.openReadOnly = openReadOnly
 events.watch("test:///default", events.chosen("pool"), "pre", print)
 """
-    away, there = listen(text, 2)
+    error, connected = listen(text, 2)
 
-    assert "Failed to connect socket to '/nowhere'" in away
-    assert away.startswith("ERROR") and there.startswith("INFO libvirt answers")
+    assert "Failed to connect socket to '/nowhere'" in error
+    assert error.startswith("ERROR") and connected.startswith("INFO libvirt answers")
 
 
-def test_an_event_that_cannot_be_sent_is_said_and_the_next_one_is_sent():
+def test_an_event_that_cannot_be_sent_is_logged_and_the_next_one_is_sent():
     text = """
 def send(tag, data):
     if data["event"] == "suspended":
@@ -257,13 +267,13 @@ def send(tag, data):
 when_heard(happens)
 events.watch("test:///default", events.chosen("domain/lifecycle"), "pre", send)
 """
-    _answers, lost, sent = listen(HAPPENS + text, 3)
+    _connected, error, sent = listen(HAPPENS + text, 3)
 
-    assert lost == "ERROR an event of domain/lifecycle could not be sent: OSError: no bus"
+    assert error == "ERROR an event of domain/lifecycle could not be sent: OSError: no bus"
     assert sent == "sent resumed"
 
 
-def test_a_kind_that_this_libvirt_has_not_is_left_out_and_said():
+def test_a_kind_that_this_libvirt_lacks_is_left_out_and_logged():
     # The test driver has no secrets.
     text = """
 when_heard(happens)

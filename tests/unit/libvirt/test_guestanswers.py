@@ -1,4 +1,4 @@
-"""What a guest's agent answers is checked, bounded, and fit to be shown, whatever it is."""
+"""Any answer of a guest's agent is checked, bounded, and safe to show in a terminal."""
 
 import base64
 import json
@@ -39,42 +39,42 @@ def texts(value):
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from texts(one)
+        for item in value.values():
+            yield from texts(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from texts(one)
+        for item in value:
+            yield from texts(item)
 
 
 @given(ANSWERS)
-def test_nothing_that_it_says_is_a_failure_or_steers_a_terminal(answer):
+def test_no_answer_raises_or_steers_a_terminal(answer):
     for read in READERS:
-        said = read(answer)
+        parsed = read(answer)
 
-        json.dumps(said, allow_nan=False).encode()
-        assert all(one.isprintable() for one in texts(said))
+        json.dumps(parsed, allow_nan=False).encode()
+        assert all(text.isprintable() for text in texts(parsed))
 
 
 @given(ANSWERS)
-def test_what_became_of_a_command_is_read_or_refused(answer):
+def test_the_status_of_a_command_is_read_or_refused(answer):
     try:
-        pid, done = guestanswers.process(answer), guestanswers.parse_exec_status(answer, 10)
+        pid, status = guestanswers.process(answer), guestanswers.parse_exec_status(answer, 10)
     except GuestAnswerRefused as exc:
         assert "\n" not in str(exc)
         return
     assert isinstance(pid, int)
-    assert done is None or isinstance(done.exit_code, int | None)
+    assert status is None or isinstance(status.exit_code, int | None)
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "1", '{"error": {}}', "[" * 100_000, '{"return": ' + "9" * 5000 + "}"]
 )
-def test_what_is_no_answer_is_refused(text):
+def test_a_malformed_answer_is_refused(text):
     with pytest.raises(GuestAnswerRefused, match="^the guest's answer to guest-ping "):
         guestanswers.parse_return("guest-ping", text)
 
 
-def test_an_answer_is_what_it_returned():
+def test_an_answer_is_the_value_of_return():
     assert guestanswers.parse_return("guest-ping", '{"return": {}}') == {}
 
 
@@ -84,15 +84,15 @@ def test_texts_and_lists_are_cut_and_escaped():
     assert len(guestanswers.users([{"user": "a"}] * 1000)) == 256
 
 
-def test_what_a_real_agent_says():
-    said = {"user": "root", "login-time": 1722522240.123, "domain": None}
+def test_answers_of_a_real_agent_are_read():
+    user = {"user": "root", "login-time": 1722522240.123, "domain": None}
     link = {
         "name": "eth0",
         "hardware-address": "52:54:00:00:00:01",
         "ip-addresses": [{"ip-address-type": "ipv4", "ip-address": "10.0.0.5", "prefix": 16}],
     }
 
-    assert guestanswers.users([said]) == [{"name": "root", "domain": None, "login_s": 1722522240}]
+    assert guestanswers.users([user]) == [{"name": "root", "domain": None, "login_s": 1722522240}]
     assert guestanswers.time_zone({"zone": "CET", "offset": 3600}) == {
         "name": "CET",
         "offset_s": 3600,
@@ -120,12 +120,12 @@ def data(raw):
 
 
 def test_a_commands_output_is_bounded_and_escaped():
-    said = {"exited": True, "exitcode": 3, "out-data": data(b"a\tb\n\x1b[2J\xff" + b"x" * 50)}
+    answer = {"exited": True, "exitcode": 3, "out-data": data(b"a\tb\n\x1b[2J\xff" + b"x" * 50)}
 
-    done = guestanswers.parse_exec_status(said, 10)
+    status = guestanswers.parse_exec_status(answer, 10)
 
-    assert (done.exit_code, done.signal) == (3, None)
-    assert done.stdout == "a\tb\n\\x1b[2J\\xffx" and done.is_cut
+    assert (status.exit_code, status.signal) == (3, None)
+    assert status.stdout == "a\tb\n\\x1b[2J\\xffx" and status.is_cut
     assert guestanswers.parse_exec_status({"exited": True, "out-truncated": True}, 10).is_cut
     assert guestanswers.parse_exec_status({"exited": False}, 10) is None
 

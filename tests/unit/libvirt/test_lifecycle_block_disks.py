@@ -25,10 +25,12 @@ def conn():
 
 
 def disks(text):
-    return [(one.get("type"), dict(one.find("source").attrib)) for one in parse(text).iter("disk")]
+    return [
+        (disk.get("type"), dict(disk.find("source").attrib)) for disk in parse(text).iter("disk")
+    ]
 
 
-def test_a_device_that_is_said_to_be_a_file_is_started_as_a_device(conn, tmp_path, monkeypatch):
+def test_a_device_that_is_defined_as_a_file_is_started_as_a_device(conn, tmp_path, monkeypatch):
     file, device = tmp_path / "b.img", tmp_path / "sdz"
     file.touch()
     # No test has a block device of its own.

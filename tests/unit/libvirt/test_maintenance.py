@@ -1,4 +1,4 @@
-"""The notes and the flag of a host in maintenance, in real files."""
+"""The evacuation notes and the maintenance flag of a host, in real files."""
 
 import multiprocessing
 import time
@@ -25,7 +25,7 @@ def test_where_vms_were_evacuated_to_is_noted_and_forgotten(host):
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"web": 1}', '{"web": {"hosts": 1}}'])
-def test_notes_that_cannot_be_read_are_said_and_kept(host, text):
+def test_notes_that_cannot_be_read_are_an_error_and_stay(host, text):
     path = Path(host.state_dir) / "evacuated.json"
     path.parent.mkdir()
     path.write_text(text)
@@ -36,7 +36,7 @@ def test_notes_that_cannot_be_read_are_said_and_kept(host, text):
     assert path.read_text() == text
 
 
-def test_what_is_not_a_mapping_of_names_is_refused(host):
+def test_notes_that_are_no_mapping_of_names_are_refused(host):
     with pytest.raises(BadArgument, match="vms: 'web' is not a mapping"):
         maintenance.note_evacuated(host, "web")
     with pytest.raises(BadArgument, match="vms"):
@@ -59,28 +59,28 @@ def test_notes_of_several_at_once_are_all_kept(host):
     assert sorted(maintenance.note_evacuated(host, {})) == sorted(f"vm{n}" for n in range(12))
 
 
-def set_flag(host, looked):
-    """Set the flag in a process of its own, as soon as somebody has looked for it."""
-    looked.wait(10)
+def set_flag(host, has_looked):
+    """Set the flag in a process of its own, after the build has looked for it."""
+    has_looked.wait(10)
     maintenance.set_flag(host, "on")
 
 
 @pytest.mark.slow
-def test_whoever_was_let_in_before_the_flag_is_seen_after_it(host):
-    # It looks for the flag just before that is set, and is not among those being built yet.
-    context, seen = multiprocessing.get_context("fork"), []
-    looked = context.Event()
-    # Begun first: what it inherited of an open lock it would hold as well.
-    setting = context.Process(target=set_flag, args=(host, looked), daemon=True)
-    setting.start()
+def test_a_build_that_began_before_the_flag_is_coming_after_it(host):
+    # The build looks for the flag just before it is set; its VM is not on record yet.
+    context, flags = multiprocessing.get_context("fork"), []
+    has_looked = context.Event()
+    # This process is started first: a later one would inherit an open lock and hold it too.
+    process = context.Process(target=set_flag, args=(host, has_looked), daemon=True)
+    process.start()
 
     def look():
-        seen.append(maintenance.is_on(host))
-        looked.set()
+        flags.append(maintenance.is_on(host))
+        has_looked.set()
         time.sleep(0.5)
-        seen.append(maintenance.is_on(host))
+        flags.append(maintenance.is_on(host))
 
     with reservations.reserve(host, Requirements(name="web", vcpus=1, memory_mib=64), "u1", look):
-        setting.join(10)
-        assert seen == [False, False]
+        process.join(10)
+        assert flags == [False, False]
         assert maintenance.is_on(host) and list(reservations.read_coming_vms(host)) == ["web"]

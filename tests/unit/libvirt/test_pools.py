@@ -1,4 +1,4 @@
-"""Pools on libvirt's test driver: what 3006 answered, in its shapes."""
+"""Pools on libvirt's test driver, with the answers of Salt 3006."""
 
 import pytest
 from saltvirt.core.errors import LibvirtRefused, StorageError
@@ -59,10 +59,10 @@ def test_the_answers_have_the_shapes_of_3006(virt):
     assert virt.list_pools() == ["default-pool"]
 
 
-def said(name, change, comment=None):
-    """Return what 3006 said with test=True, in the real run and in the second."""
-    done = {"name": name, "changes": {name: f"Pool {change}"}, "comment": f"Pool {name} {change}"}
-    return [{**done, "result": None}, {**done, "result": True}]
+def expected_answers(name, change, comment=None):
+    """Return what 3006 returned with test=True, and in the real run."""
+    answer = {"name": name, "changes": {name: f"Pool {change}"}, "comment": f"Pool {name} {change}"}
+    return [{**answer, "result": None}, {**answer, "result": True}]
 
 
 # Recorded of 3006.25 on test:///default; salt/states/virt.py:1839-2175
@@ -73,21 +73,21 @@ STEPS = [
 ]
 
 
-def test_the_states_of_pools_say_what_3006_said(applied):
-    for function, name, given, change, idle in STEPS:
-        *done, again = applied(function, name, ptype="dir", **given)
+def test_the_states_of_pools_return_what_3006_returned(applied):
+    for function, name, options, change, idle in STEPS:
+        *answers, rerun = applied(function, name, ptype="dir", **options)
 
-        assert done == said(name, change)
+        assert answers == expected_answers(name, change)
         comment = f"Pool {name} {idle or 'already running'}"
-        assert again == {"name": name, "changes": {}, "result": True, "comment": comment}
+        assert rerun == {"name": name, "changes": {}, "result": True, "comment": comment}
 
 
-def test_a_stopped_pool_is_updated_and_built_and_one_more_look_changes_nothing(virt, applied):
+def test_a_stopped_pool_is_updated_and_built_once(virt, applied):
     applied("pool_defined", "p2", target="/srv/p2")
 
-    *done, again = applied("pool_defined", "p2", ptype="dir", target="/srv/p3")
+    *answers, rerun = applied("pool_defined", "p2", ptype="dir", target="/srv/p3")
 
-    assert done == said("p2", "updated, built") and again["changes"] == {}
+    assert answers == expected_answers("p2", "updated, built") and rerun["changes"] == {}
     assert virt.pool_info("p2")["p2"]["target_path"] == "/srv/p3"
 
 
@@ -95,35 +95,38 @@ def test_a_secret_in_capitals_has_no_pool_updated_each_time(applied):
     secret = {"type": "uuid", "value": "2EC115D7-3A88-3CEB-BC12-0AC909A6FD87"}
     source = {"name": "p", "hosts": ["m1"], "auth": {"username": "a", "secret": secret}}
 
-    *done, again = applied("pool_defined", "ceph", ptype="rbd", source=source)
+    *answers, rerun = applied("pool_defined", "ceph", ptype="rbd", source=source)
 
-    assert done == said("ceph", "defined, marked for autostart") and again["changes"] == {}
+    assert (
+        answers == expected_answers("ceph", "defined, marked for autostart")
+        and rerun["changes"] == {}
+    )
 
 
-def test_the_flag_alone_is_a_change_that_is_said(virt, applied):
+def test_a_change_of_the_flag_alone_is_reported(virt, applied):
     applied("pool_running", "p2", target="/srv/p2", autostart=False)
 
-    *done, again = applied("pool_running", "p2", target="/srv/p2")
+    *answers, rerun = applied("pool_running", "p2", target="/srv/p2")
 
-    assert done == said("p2", "autostart flag changed") and again["changes"] == {}
+    assert answers == expected_answers("p2", "autostart flag changed") and rerun["changes"] == {}
     assert virt.pool_info("p2")["p2"]["autostart"] == 1
 
 
-def test_a_running_pool_is_left_as_it_is_where_nothing_is_said(applied):
+def test_a_running_pool_is_left_as_it_is_without_options(applied):
     applied("pool_running", "p1", target="/srv/p1")
 
     for answer in applied("pool_running", "p1"):
         assert (answer["changes"], answer["result"]) == ({}, True)
-    missing = applied("pool_running", "p9")
-    assert {one["result"] for one in missing} == {False}
-    assert "ptype: is missing, and there is no pool 'p9' yet" in missing[0]["comment"]
+    answers = applied("pool_running", "p9")
+    assert {reply["result"] for reply in answers} == {False}
+    assert "ptype: is missing, and there is no pool 'p9' yet" in answers[0]["comment"]
 
 
 def test_a_transient_pool_is_started_and_needs_no_flag(virt, applied):
-    given = {"ptype": "dir", "target": "/srv/tr", "transient": True}
-    *done, again = applied("pool_running", "tr", **given)
+    options = {"ptype": "dir", "target": "/srv/tr", "transient": True}
+    *answers, rerun = applied("pool_running", "tr", **options)
 
-    assert done == said("tr", "defined, started") and again["changes"] == {}
+    assert answers == expected_answers("tr", "defined, started") and rerun["changes"] == {}
     assert virt.pool_info("tr")["tr"]["persistent"] == 0
 
 
@@ -141,25 +144,25 @@ DELETED = [
 ]
 
 
-@pytest.mark.parametrize(("pool", "purge", "gone", "comment"), DELETED)
-def test_a_pool_is_deleted_as_on_3006(virt, applied, pool, purge, gone, comment):
+@pytest.mark.parametrize(("pool", "purge", "deleted_volumes", "comment"), DELETED)
+def test_a_pool_is_deleted_as_on_3006(virt, applied, pool, purge, deleted_volumes, comment):
     ptype, target, source = pool
     applied("pool_running", "p1", ptype=ptype, target=target, source=source)
     if ptype == "dir":
         virt.volume_define("p1", "v", 1)
 
-    would, done, again = applied("pool_deleted", "p1", purge=purge)
+    prediction, answer, rerun = applied("pool_deleted", "p1", purge=purge)
 
     changes = {
         "stopped": True,
         "deleted": purge and ptype == "dir",
         "undefined": True,
-        "deleted_volumes": gone,
+        "deleted_volumes": deleted_volumes,
     }
-    assert would == {"name": "p1", "changes": changes, "result": None, "comment": comment}
-    assert done == {**would, "result": True}
+    assert prediction == {"name": "p1", "changes": changes, "result": None, "comment": comment}
+    assert answer == {**prediction, "result": True}
     idle = "Storage pool could not be found: p1"
-    assert again == {"name": "p1", "changes": {}, "result": True, "comment": idle}
+    assert rerun == {"name": "p1", "changes": {}, "result": True, "comment": idle}
     assert virt.list_pools() == ["default-pool"]
 
 
@@ -169,11 +172,11 @@ def test_a_pool_that_does_not_run_is_undefined_and_its_volumes_stay(conn, virt, 
     virt.volume_define("p1", "v", 1)
     conn.storagePoolLookupByName("p1").destroy()
 
-    would, done, _again = applied("pool_deleted", "p1", purge=purge)
+    prediction, answer, _rerun = applied("pool_deleted", "p1", purge=purge)
 
     steps = {"stopped": False, "deleted": False, "undefined": True, "deleted_volumes": []}
-    assert would["changes"] == done["changes"] == steps
-    assert done["result"] is True
+    assert prediction["changes"] == answer["changes"] == steps
+    assert answer["result"] is True
     assert virt.list_pools() == ["default-pool"]
 
 
@@ -184,7 +187,7 @@ def test_a_pool_with_a_volume_of_a_vm_that_runs_is_not_purged(conn, virt, applie
 
     answers = applied("pool_deleted", "p1", purge=True)
 
-    assert {(one["result"], str(one["changes"])) for one in answers} == {(False, "{}")}
+    assert {(answer["result"], str(answer["changes"])) for answer in answers} == {(False, "{}")}
     assert "v by d1; stop them first" in answers[0]["comment"]
     with pytest.raises(StorageError, match="VM 'd1' runs and uses volume p1/v; stop it first"):
         virt.volume_delete("p1", "v")
@@ -194,43 +197,43 @@ def test_a_pool_with_a_volume_of_a_vm_that_runs_is_not_purged(conn, virt, applie
 def test_an_absent_pool_is_stopped_and_undefined_once(virt, applied):
     applied("pool_running", "p1", target="/srv/p1")
 
-    *done, again = applied("pool_absent", "p1")
+    *answers, rerun = applied("pool_absent", "p1")
 
-    assert done == said("p1", "stopped, undefined")
-    assert (again["changes"], again["result"]) == ({}, True)
+    assert answers == expected_answers("p1", "stopped, undefined")
+    assert (rerun["changes"], rerun["result"]) == ({}, True)
 
 
 def test_a_volume_is_defined_as_on_3006(virt, applied):
     applied("pool_running", "p1", target="/srv/p1")
 
     # Recorded of 3006.25; salt/states/virt.py:2306
-    would, done, again = applied("volume_defined", "p1", "v", 8, format="qcow2")
+    prediction, run, rerun = applied("volume_defined", "p1", "v", 8, format="qcow2")
     changes = {"p1/v": {"old": "", "new": "defined"}}
     comment = "Volume v would be defined in pool p1"
-    assert would == {"name": "v", "changes": changes, "result": None, "comment": comment}
-    assert done == {**would, "result": True, "comment": "Volume v defined in pool p1"}
-    assert again == {"name": "v", "changes": {}, "result": True, "comment": "volume is existing"}
+    assert prediction == {"name": "v", "changes": changes, "result": None, "comment": comment}
+    assert run == {**prediction, "result": True, "comment": "Volume v defined in pool p1"}
+    assert rerun == {"name": "v", "changes": {}, "result": True, "comment": "volume is existing"}
     for answer in applied("volume_defined", "p1", "v", 9, format="qcow2"):
         words = "The capacity of the volume is different, but no resize performed"
         assert answer == {"name": "v", "changes": {}, "result": True, "comment": words}
     for answer in applied("volume_defined", "p1", "v", 8, format="raw"):
         words = "A volume with the same name but different backing store or format is existing"
         assert answer == {"name": "v", "changes": {}, "result": False, "comment": words}
-    (answer, *_rest) = applied("volume_defined", "nope", "v", 8)
+    (answer, *_rerun) = applied("volume_defined", "nope", "v", 8)
     assert answer["result"] is False and "no storage pool with matching name" in answer["comment"]
 
 
 def test_the_spelling_of_the_release_before_is_accepted(applied, virt):
     source = {"host": "nas1", "dir": "/export", "format": "nfs"}
     applied("pool_defined", "n1", ptype="netfs", target="/mnt/n", source=source)
-    both = applied("pool_defined", "n1", source={**source, "hosts": ["nas1"]})
+    answers = applied("pool_defined", "n1", source={**source, "hosts": ["nas1"]})
 
     assert "<host name='nas1'/>" in virt.pool_get_xml("n1")
-    assert "without host and device beside them" in both[0]["comment"]
+    assert "without host and device beside them" in answers[0]["comment"]
 
 
 def test_a_pool_that_cannot_be_started_is_not_left_defined(conn, virt, monkeypatch):
-    """The test driver starts whatever is defined, so a source that is taken makes it fail."""
+    """The test driver starts any definition; a source that is in use makes the start fail."""
     virt.pool_define("a", "logical", source_devices=["/dev/sdx"])
 
     with pytest.raises(LibvirtRefused, match="Storage source conflict with pool: 'a'"):
@@ -241,7 +244,7 @@ def test_a_pool_that_cannot_be_started_is_not_left_defined(conn, virt, monkeypat
 
 
 class Busy:
-    """Stand for a pool in which libvirt is at a volume: its test driver has no such jobs."""
+    """Stand for a pool with a job of libvirt on a volume: the test driver has no such jobs."""
 
     def __init__(self, times):
         self.times = times
@@ -256,7 +259,7 @@ class Busy:
 
 
 @pytest.mark.slow
-def test_whoever_is_at_a_volume_of_a_pool_is_waited_for():
+def test_a_job_on_a_volume_of_a_pool_is_waited_for():
     pool = Busy(2)
 
     hostfacts.refresh_pool(pool, "p1")
@@ -266,7 +269,7 @@ def test_whoever_is_at_a_volume_of_a_pool_is_waited_for():
         hostfacts.refresh_pool(Busy(9), "p1", patience_s=0)
 
 
-def test_what_is_taken_back_is_so_whoever_is_at_its_pool(caplog):
+def test_a_removal_succeeds_while_its_pool_is_busy(caplog):
     hostfacts.forget_removed(Busy(9), "p1")
 
     assert "storage pool p1 was not refreshed" in caplog.text

@@ -1,4 +1,4 @@
-"""A volume group goes only if no VM has a volume of it, by whichever name."""
+"""A volume group is deleted only if no VM has a volume of it, under any name."""
 
 import pytest
 from saltvirt.core.errors import StorageError

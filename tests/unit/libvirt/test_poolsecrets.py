@@ -1,4 +1,4 @@
-"""The passwords of pools: where they go, and where nobody sees them."""
+"""The passwords of pools: where they are stored, and where they never appear."""
 
 import libvirt
 import pytest
@@ -27,15 +27,15 @@ class Secrets:
         return self.kept[kind, usage]
 
     def secretDefineXML(self, text, _flags):
-        says = secret.read(parse(text))
-        kind = getattr(libvirt, f"VIR_SECRET_USAGE_TYPE_{says.kind.upper()}")
-        made = Secret(self, (kind, says.usage), text)
-        self.kept[kind, says.usage] = made
-        return made
+        definition = secret.read(parse(text))
+        kind = getattr(libvirt, f"VIR_SECRET_USAGE_TYPE_{definition.kind.upper()}")
+        new_secret = Secret(self, (kind, definition.usage), text)
+        self.kept[kind, definition.usage] = new_secret
+        return new_secret
 
 
 class Secret:
-    """One of them."""
+    """A secret that :class:`Secrets` keeps."""
 
     def __init__(self, host, key, text):
         self.host, self.key, self.text, self.value = host, key, text, None
@@ -64,22 +64,27 @@ CHAP = {"hosts": ["a"], "devices": ["iqn.x:y"], "auth": {"username": "u", "passw
 def test_a_password_becomes_the_secret_of_3006_and_goes_with_its_pool(
     conn, ptype, target, source, kind, value
 ):
-    host, given = Secrets(conn), {**source, "auth": dict(source["auth"])}
-    asked = poolstates.PoolStateRequest(name="p1", ptype=ptype, target=target, source=given)
+    host, caller_source = Secrets(conn), {**source, "auth": dict(source["auth"])}
+    request = poolstates.PoolStateRequest(
+        name="p1", ptype=ptype, target=target, source=caller_source
+    )
 
-    todo = poolstates.plan(host, asked)
-    assert host.kept == {} and "hush" not in repr(todo) and PASSWORD not in repr((todo, asked))
-    poolstates.apply(host, todo)
+    plan = poolstates.plan(host, request)
+    assert host.kept == {} and "hush" not in repr(plan) and PASSWORD not in repr((plan, request))
+    poolstates.apply(host, plan)
 
-    assert {key: one.value for key, one in host.kept.items()} == {(kind, "pool_p1"): value}
-    assert given == {**source, "auth": dict(source["auth"])}, "the caller's own are not changed"
-    assert poolstates.plan(host, asked).parts == []
-    # What is gone is made again, and said.
+    assert {key: entry.value for key, entry in host.kept.items()} == {(kind, "pool_p1"): value}
+    assert caller_source == {
+        **source,
+        "auth": dict(source["auth"]),
+    }, "the caller's own are not changed"
+    assert poolstates.plan(host, request).parts == []
+    # A missing secret is made again, and reported.
     host.kept.clear()
-    todo = poolstates.plan(host, asked)
-    assert todo.parts == ["updated"]
-    poolstates.apply(host, todo)
-    assert poolstates.plan(host, asked).parts == []
+    plan = poolstates.plan(host, request)
+    assert plan.parts == ["updated"]
+    poolstates.apply(host, plan)
+    assert poolstates.plan(host, request).parts == []
     pools.undefine(host, "p1")
     assert host.kept == {}
 
@@ -89,35 +94,38 @@ def test_a_transient_pool_whose_name_is_taken_leaves_the_other_ones_password(con
     pools.define(
         host, pools.request_from_call("p1", "rbd", source=CEPH), is_transient=False, starts=True
     )
-    wrong = {**CEPH, "auth": {"username": "admin", "password": "d3Jvbmc="}}
+    wrong_source = {**CEPH, "auth": {"username": "admin", "password": "d3Jvbmc="}}
 
     with pytest.raises(StorageError, match="there is a pool .p1. already"):
         pools.define(
-            host, pools.request_from_call("p1", "rbd", source=wrong), is_transient=True, starts=True
+            host,
+            pools.request_from_call("p1", "rbd", source=wrong_source),
+            is_transient=True,
+            starts=True,
         )
 
-    assert [one.value for one in host.kept.values()] == [b"secretword"]
+    assert [entry.value for entry in host.kept.values()] == [b"secretword"]
 
 
 def test_another_password_is_put_where_the_pool_has_its_own(conn):
     host = Secrets(conn)
-    asked = pools.request_from_call("p1", "rbd", source=CEPH)
-    pools.define(host, asked, is_transient=False, starts=False)
+    request = pools.request_from_call("p1", "rbd", source=CEPH)
+    pools.define(host, request, is_transient=False, starts=False)
 
-    other = {**CEPH, "auth": {"username": "admin", "password": "b3RoZXI="}}
+    other_source = {**CEPH, "auth": {"username": "admin", "password": "b3RoZXI="}}
     assert (
-        pools.update(host, pools.request_from_call("p1", "rbd", source=other), is_test=False)
+        pools.update(host, pools.request_from_call("p1", "rbd", source=other_source), is_test=False)
         is False
     )
 
-    assert [one.value for one in host.kept.values()] == [b"other"]
+    assert [entry.value for entry in host.kept.values()] == [b"other"]
 
 
-def test_a_secret_of_others_stays(conn):
+def test_a_secret_of_another_owner_stays(conn):
     host = Secrets(conn)
-    mine = {"type": "usage", "value": "mine"}
+    usage = {"type": "usage", "value": "mine"}
     host.secretDefineXML("<secret><usage type='ceph'><name>mine</name></usage></secret>", 0)
-    source = {**CEPH, "auth": {"type": "ceph", "username": "admin", "secret": mine}}
+    source = {**CEPH, "auth": {"type": "ceph", "username": "admin", "secret": usage}}
     pools.define(
         host, pools.request_from_call("p1", "rbd", source=source), is_transient=False, starts=False
     )
@@ -129,10 +137,10 @@ def test_a_secret_of_others_stays(conn):
 
 def test_a_pool_that_cannot_be_defined_leaves_no_secret(conn):
     host = Secrets(conn)
-    asked = pools.request_from_call("default-pool", "rbd", source=CEPH)
+    request = pools.request_from_call("default-pool", "rbd", source=CEPH)
 
     with pytest.raises(libvirt.libvirtError):
-        pools.define(host, asked, is_transient=False, starts=False)
+        pools.define(host, request, is_transient=False, starts=False)
     assert host.kept == {}
 
 
@@ -143,17 +151,17 @@ def test_a_new_pool_that_fails_leaves_the_secret_that_was_there_before(
     host = Secrets(conn)
     if had_secret:
         host.secretDefineXML("<secret><usage type='ceph'><name>pool_p1</name></usage></secret>", 0)
-    there = list(host.kept)
+    secrets_before = list(host.kept)
 
     def fails(*_args):
         raise StorageError("no start")
 
     monkeypatch.setattr(poolstates, "_finish", fails)
-    todo = poolstates.plan(host, poolstates.PoolStateRequest(name="p1", ptype="rbd", source=CEPH))
+    plan = poolstates.plan(host, poolstates.PoolStateRequest(name="p1", ptype="rbd", source=CEPH))
     with pytest.raises(StorageError, match="no start"):
-        poolstates.apply(host, todo)
+        poolstates.apply(host, plan)
 
-    assert list(host.kept) == there and pools.find(host, "p1") is None
+    assert list(host.kept) == secrets_before and pools.find(host, "p1") is None
 
 
 def test_a_key_that_is_no_base64_is_refused_unseen():
@@ -164,6 +172,6 @@ def test_a_key_that_is_no_base64_is_refused_unseen():
 
 
 def test_a_source_that_is_no_mapping_is_refused_unseen(applied):
-    (answer, *_rest) = applied("pool_defined", "p1", target="/srv", source=[CHAP])
+    (answer, *_replies) = applied("pool_defined", "p1", target="/srv", source=[CHAP])
 
     assert answer["result"] is False and answer["comment"] == "source: is not a mapping"

@@ -11,7 +11,7 @@ SHARE = """<pool type='netfs'><name>share</name><uuid>dfe224cb-28fb-8dd0-c4b2-64
 
 
 class Mounted:
-    """libvirt with such a pool, of which it says, as it mounts it, what the export's folder has."""
+    """libvirt with a mounted pool: it reports the permissions of the export's folder."""
 
     def __init__(self):
         self.done, self.defined, self.runs = [], None, True
@@ -35,10 +35,10 @@ class Mounted:
     autostart = isPersistent
 
     def __getattr__(self, name):
-        return lambda *_given: self.done.append(name)
+        return lambda *_args: self.done.append(name)
 
 
-def asked(host="nas"):
+def request(host="nas"):
     return poolstates.PoolStateRequest(
         name="share",
         ptype="netfs",
@@ -52,7 +52,7 @@ def asked(host="nas"):
 def test_a_mounted_pool_with_permissions_is_left_alone():
     share = Mounted()
 
-    plan = poolstates.plan(share, asked())
+    plan = poolstates.plan(share, request())
     poolstates.apply(share, plan)
 
     assert (plan.parts, share.done) == ([], [])
@@ -62,11 +62,11 @@ def test_a_mounted_pool_with_permissions_is_left_alone():
     ("runs", "parts"),
     [(True, ["updated", "built", "restarted"]), (False, ["updated", "built", "started"])],
 )
-def test_what_else_differs_is_changed_and_the_mount_point_is_built(runs, parts):
+def test_another_difference_is_changed_and_the_mount_point_is_built(runs, parts):
     share = Mounted()
     share.runs = runs
 
-    plan = poolstates.plan(share, asked("nas2"))
+    plan = poolstates.plan(share, request("nas2"))
     poolstates.apply(share, plan)
 
     assert plan.parts == parts

@@ -1,4 +1,4 @@
-"""KVM is proved by a guest that ran; where none could be run, nothing is claimed."""
+"""A guest that ran proves KVM; if no guest can be run, nothing is claimed."""
 
 import re
 import shutil
@@ -13,12 +13,12 @@ from saltvirt.vm.show.host import inspect
 from saltvirt.xml import parse
 from saltvirt.xml.node import capabilities as host_xml
 
-# Libvirt's test driver refuses a guest of type kvm, as a real one does whose QEMU lacks something.
+# libvirt's test driver refuses a guest of type kvm, as a real one does if QEMU lacks something.
 TEST = HostSettings(uri="test:///default")
 
 
 def capabilities(machines=("pc", "q35"), kinds=("qemu", "kvm")):
-    """Return those of a host, with what its QEMU can be."""
+    """Return those of a host with these machine types and domain types."""
     guest = {"os_type": "hvm", "arch": "x86_64", "domain_types": list(kinds)}
     return {"arch": "x86_64", "guests": [{**guest, "machines": list(machines)}]}
 
@@ -41,9 +41,9 @@ def test_the_test_guest_switches_every_machine_off_that_it_may_be(machine, tmp_p
         f"file={disk},format=raw,if=virtio",
     ]
 
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    process = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_the_machine_types_of_a_host_are_read_with_their_aliases():
 
 
 @pytest.mark.parametrize(
-    ("machines", "why"),
+    ("machines", "reason"),
     [
         (["virt"], "the test guest needs machine type pc or q35, and QEMU has none of them here"),
         (["q35"], r"a test guest \(machine type q35\) does not start: \w+"),
     ],
 )
-def test_where_no_test_guest_can_be_run_it_is_said_and_emulation_is_no_default(
-    machines, why, tmp_path, monkeypatch
+def test_a_test_guest_that_cannot_run_is_reported_and_emulation_is_no_default(
+    machines, reason, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(inspect, "RUN_DIR", str(tmp_path))
     with connect.open_connection(TEST, readonly=False) as conn:
@@ -86,8 +86,8 @@ def test_where_no_test_guest_can_be_run_it_is_said_and_emulation_is_no_default(
 
     assert (types.default, types.usable) == (None, ["qemu"])
     assert types.why.endswith("; set virt:hypervisor to kvm or qemu")
-    assert re.search(f"KVM is not proved: .*{why}", types.why)
-    # The next call tries again: what was missing may be there by then.
+    assert re.search(f"KVM is not proved: .*{reason}", types.why)
+    # The next call tries again: the missing part may be installed by then.
     assert not (tmp_path / "kvm-probe.json").exists()
 
 
@@ -103,7 +103,7 @@ def test_a_host_that_offers_no_kvm_emulates(tmp_path, monkeypatch):
     }
 
 
-def test_the_model_that_a_domain_type_has_is_told_to_libvirt_as_a_guests_cpu():
+def test_the_model_of_a_domain_type_is_passed_to_libvirt_as_a_guests_cpu():
     text = """<domainCapabilities><arch>x86_64</arch><cpu>
       <mode name='maximum' supported='yes'><enum name='a'/></mode>
       <mode name='host-model' supported='yes'><model fallback='forbid'>EPYC</model>
@@ -112,8 +112,8 @@ def test_the_model_that_a_domain_type_has_is_told_to_libvirt_as_a_guests_cpu():
 
     root = parse(host_xml.host_model(text))
 
-    assert [(one.tag, one.text or one.get("name")) for one in root] == [
-        # With an <arch> it were a host's, and what is disabled were there.
+    assert [(element.tag, element.text or element.get("name")) for element in root] == [
+        # With an <arch> it would be a host's CPU, and disabled features would be among them.
         ("model", "EPYC"),
         ("vendor", "AMD"),
         ("feature", "ss"),
@@ -128,35 +128,36 @@ def test_features_that_the_model_has_and_the_host_lacks_do_not_count():
     assert host_xml.required_features(text) == ["aes", "sse2"]
 
 
-def test_where_libvirt_has_no_data_of_cpus_the_listed_features_are_all():
+def test_the_listed_features_are_all_if_libvirt_has_no_data_of_cpus():
     with connect.open_connection(TEST, readonly=False) as conn:
-        known = {"arch": "x86_64", "model": None, "features": ["avx"]}
-        assert hostfacts.cpu_features(conn, known, "test") == ["avx"]
+        cpu = {"arch": "x86_64", "model": None, "features": ["avx"]}
+        assert hostfacts.cpu_features(conn, cpu, "test") == ["avx"]
 
 
-def test_what_the_hosts_model_implies_counts_where_libvirt_cannot_say_what_guests_get(monkeypatch):
-    own = "<cpu><arch>x86_64</arch><model>Haswell</model><feature name='vmx'/></cpu>"
-    monkeypatch.setattr(
-        hostfacts, "own_cpu", lambda _conn: own
-    )  # the test driver's CPU has no model
+def test_features_that_the_hosts_model_implies_count_if_libvirt_does_not_list_the_guests(
+    monkeypatch,
+):
+    host_cpu = "<cpu><arch>x86_64</arch><model>Haswell</model><feature name='vmx'/></cpu>"
+    # The test driver's CPU has no model.
+    monkeypatch.setattr(hostfacts, "own_cpu", lambda _conn: host_cpu)
     with connect.open_connection(TEST, readonly=False) as conn:
-        known = {"arch": "x86_64", "model": "Haswell", "features": ["vmx"]}
-        found = hostfacts.cpu_features(conn, known, "test")
+        cpu = {"arch": "x86_64", "model": "Haswell", "features": ["vmx"]}
+        features = hostfacts.cpu_features(conn, cpu, "test")
 
-    assert {"vmx", "avx2", "sse4.2"} <= set(found)
+    assert {"vmx", "avx2", "sse4.2"} <= set(features)
 
 
 def test_no_user_of_the_host_keeps_it_from_looking_for_kvm(tmp_path, monkeypatch):
-    monkeypatch.setattr(probe, "attempt", lambda *_given: {"usable": True, "why": "it ran"})
-    found = []
+    monkeypatch.setattr(probe, "attempt", lambda *_args: {"usable": True, "why": "it ran"})
+    results = []
 
     with connect.open_connection(TEST) as conn:
 
         def look():
-            found.append(probe._probe_once(conn, "x86_64", "pc", tmp_path / "run"))
+            results.append(probe._probe_once(conn, "x86_64", "pc", tmp_path / "run"))
 
         look()
         with another_user_holds(tmp_path / "run"):
             assert ends(look)
 
-    assert found == 2 * [{"usable": True, "why": "it ran"}]
+    assert results == 2 * [{"usable": True, "why": "it ran"}]

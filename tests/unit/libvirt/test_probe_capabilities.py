@@ -26,7 +26,7 @@ HOST = """<capabilities><host><uuid>44454c4c</uuid>
 <domain type='qemu'/><domain type='kvm'><emulator>/bin/kvm</emulator>
 <machine maxCpus='240'>pc-1.3</machine></domain></arch>
 <features><cpuselection/><acpi default='on' toggle='yes'/></features></guest></capabilities>"""
-# salt/modules/virt.py 6292-6526 of 3006.25 makes this of it.
+# salt/modules/virt.py 6292-6526 of 3006.25 returns this for HOST.
 SHOWN = {
     "host": {
         "uuid": "44454c4c",
@@ -141,20 +141,24 @@ def test_kinds_of_guests_are_shown_as_they_were():
     }
 
 
-def test_nothing_is_made_up_of_what_libvirt_does_not_tell():
+def test_values_that_libvirt_omits_are_not_made_up():
     assert domaincaps.read("<domainCapabilities><os/></domainCapabilities>") == {
         **dict.fromkeys(("emulator", "domain", "machine", "arch")),
         "os": {},
     }
 
 
-def test_libvirts_test_host_answers_what_it_can_and_says_what_it_cannot():
-    face = faces.load("modules", "virt_capabilities")
+def test_libvirts_test_host_answers_or_refuses():
+    virt_capabilities = faces.load("modules", "virt_capabilities")
 
-    found = face.capabilities()
-    assert [guest["os_type"] for guest in found["guests"]] == ["hvm", "xen"]
-    assert found["host"]["security"] == [{"model": "testSecurity", "doi": None, "baselabels": []}]
-    for function in (face.domain_capabilities, face.all_capabilities, face.cpu_baseline):
+    answer = virt_capabilities.capabilities()
+    assert [guest["os_type"] for guest in answer["guests"]] == ["hvm", "xen"]
+    assert answer["host"]["security"] == [{"model": "testSecurity", "doi": None, "baselabels": []}]
+    for function in (
+        virt_capabilities.domain_capabilities,
+        virt_capabilities.all_capabilities,
+        virt_capabilities.cpu_baseline,
+    ):
         with pytest.raises(LibvirtRefused):
             function()
 
@@ -168,27 +172,27 @@ def test_a_baseline_is_summed_up_in_libvirts_order():
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("options", "reason"),
     [({"out": "yaml"}, "out: "), ({"full": "yes"}, "full: "), ({"ful": True}, "no argument 'ful'")],
 )
-def test_a_wrong_argument_of_the_baseline_is_named(given, why):
-    with pytest.raises(BadArgument, match=why):
-        faces.load("modules", "virt_capabilities").cpu_baseline(**given)
+def test_a_wrong_argument_of_the_baseline_is_named(options, reason):
+    with pytest.raises(BadArgument, match=reason):
+        faces.load("modules", "virt_capabilities").cpu_baseline(**options)
 
 
 class Probed:
-    """Stand for libvirt, which runs the emulator that it is asked about with rights of root's."""
+    """Stand for libvirt, which runs the emulator that a query names, with root's rights."""
 
     def __init__(self):
-        self.asked = []
+        self.queries = []
 
     def getCapabilities(self):  # noqa: N802 - libvirt's name
         """Return what the host is."""
         return HOST
 
-    def getDomainCapabilities(self, *given):  # noqa: N802 - libvirt's name
-        """Note what it would run."""
-        self.asked.append(given)
+    def getDomainCapabilities(self, *args):  # noqa: N802 - libvirt's name
+        """Record which emulator would be run."""
+        self.queries.append(args)
         return "<domainCapabilities/>"
 
 
@@ -202,14 +206,14 @@ def test_no_emulator_is_run_that_libvirt_does_not_list(emulator):
     with pytest.raises(BadArgument, match="^emulator: ") as refused:
         probe.read_domain_capabilities(conn, emulator, "x86_64", None, None)
 
-    assert conn.asked == []
+    assert conn.queries == []
     assert "none that libvirt lists" in str(refused.value) or "not text" in str(refused.value)
 
 
 @pytest.mark.parametrize("emulator", ["/bin/qemu", "/bin/kvm", None])
-def test_what_libvirt_lists_is_asked_about(emulator):
+def test_an_emulator_that_libvirt_lists_is_queried(emulator):
     conn = Probed()
 
     probe.read_domain_capabilities(conn, emulator, None, "q35", "kvm")
 
-    assert conn.asked == [(emulator, None, "q35", "kvm", 0)]
+    assert conn.queries == [(emulator, None, "q35", "kvm", 0)]

@@ -18,7 +18,7 @@ def emulator(tmp_path):
 
 @pytest.fixture
 def running(conn, emulator, tmp_path, monkeypatch):
-    """A VM with that emulator, whose process libvirt has noted."""
+    """A VM with that emulator, and a process that libvirt has noted for it."""
     monkeypatch.setattr(process, "_NOTED", tmp_path)
     xml = f"""<domain type='test'><name>{NAME}</name><memory>1024</memory><os><type>hvm</type></os>
     <devices><emulator>{emulator}</emulator></devices></domain>"""
@@ -34,16 +34,16 @@ def test_a_vm_runs_in_the_qemu_that_is_installed(running):
     assert process.qemu(running, NAME) == hostfacts.versions(running)["qemu"]
 
 
-def test_after_an_upgrade_nobody_knows_which_one_it_runs_in(running, emulator, tmp_path):
+def test_after_an_upgrade_the_qemu_of_a_vm_is_unknown(running, emulator, tmp_path):
     newer = shutil.copy(shutil.which("true"), tmp_path / "newer")
     newer.replace(emulator)
 
     assert process.qemu(running, NAME) is None
 
 
-@pytest.mark.parametrize("noted", [None, "", "none", "4194305"])
-def test_a_process_that_is_not_there_is_unknown(running, tmp_path, noted):
+@pytest.mark.parametrize("pid_text", [None, "", "none", "4194305"])
+def test_the_qemu_of_a_missing_process_is_unknown(running, tmp_path, pid_text):
     path = tmp_path / f"{NAME}.pid"
-    path.unlink() if noted is None else path.write_text(noted)
+    path.unlink() if pid_text is None else path.write_text(pid_text)
 
     assert process.qemu(running, NAME) is None

@@ -1,4 +1,4 @@
-"""Room is given away once: what is being built and what is sent here counts."""
+"""Room is promised once: VMs that are being built or sent here count."""
 
 import multiprocessing
 import os
@@ -18,28 +18,28 @@ NEED = Requirements(name="vm1", vcpus=1, memory_mib=128, disk_mib=10, anti_affin
 
 @pytest.fixture
 def host(tmp_path):
-    """Settings of a host whose folders are the test's."""
+    """Settings of a host with folders of the test."""
     return HostSettings(images=str(tmp_path / "images"), state_dir=str(tmp_path / "state"))
 
 
 def reserve_and_wait(pipe, host):
-    """Reserve room, and wait to be told or killed."""
-    with reservations.reserve(host, NEED, "u1", lambda: None) as held:
+    """Reserve room, and wait for a message or a kill."""
+    with reservations.reserve(host, NEED, "u1", lambda: None) as record:
         pipe.send("there")
         pipe.recv()
-        reservations.end(host, held)
+        reservations.end(host, record)
 
 
 @pytest.fixture
 def builder(host):
     """A process that has reserved room."""
-    fork = multiprocessing.get_context("fork")
-    here, there = fork.Pipe()
-    process = fork.Process(target=reserve_and_wait, args=(there, host))
+    context = multiprocessing.get_context("fork")
+    parent_pipe, child_pipe = context.Pipe()
+    process = context.Process(target=reserve_and_wait, args=(child_pipe, host))
     process.start()
-    there.close()  # so that one that fails is seen, and not waited for
-    assert here.recv() == "there"
-    yield process, here
+    child_pipe.close()  # so that recv() fails at once if the builder dies
+    assert parent_pipe.recv() == "there"
+    yield process, parent_pipe
     process.kill()
     process.join()
 
@@ -69,7 +69,7 @@ def test_a_killed_builder_is_named_and_its_name_waits_to_be_settled(host, builde
 
     assert reservations.read_coming_vms(host) == {}
     assert reservations.find_unfinished(host) == ["vm1"]
-    # Said to whoever moves a VM of that name: a purge would remove that.
+    # Moving a VM of that name is refused without advice to purge: that would remove the moved VM.
     with pytest.raises(NameTaken, match="if it was interrupted, .*the minion's log says why$"):
         reservations.refuse_building(host, "vm1")
     with (
@@ -90,8 +90,8 @@ def test_a_host_that_refuses_has_nothing_on_record(host):
     assert not (reservations.folder(host).parent / "claims.lock").exists()
 
 
-def test_an_end_that_cannot_be_noted_is_one_line(tmp_path):
-    # What cannot be written stands for a file system that is full, or may only be read.
+def test_an_end_that_cannot_be_written_is_one_line_of_error(tmp_path):
+    # A folder at this path stands for a file system that is full or read-only.
     (tmp_path / "claims.ended").mkdir()
 
     with pytest.raises(StorageError, match="cannot write .*/claims.ended: Is a directory"):
@@ -114,15 +114,15 @@ def test_a_state_folder_that_cannot_be_made_is_named(tmp_path):
     [("preparing", True), ("ready", True), ("arrived", False), ("cancelled", False)],
 )
 def test_a_vm_that_is_sent_here_counts_until_it_is_here(host, phase, counts):
-    with records.hold_record(reservations.folder(host), "arrival", "vm2") as held:
-        held.begin("t1", phase, **onrecord.arrival(**reservations.room(NEED)))
+    with records.hold_record(reservations.folder(host), "arrival", "vm2") as record:
+        record.begin("t1", phase, **onrecord.arrival(**reservations.room(NEED)))
 
-    # Nobody works on it at this moment, and it counts all the same.
+    # No process works on it now; it counts all the same.
     assert ("vm2" in reservations.read_coming_vms(host)) is counts
     assert reservations.find_unfinished(host) == []
 
 
-def test_what_is_coming_takes_its_room_and_is_shown_with_its_groups(hypervisor):
+def test_a_coming_vm_takes_room_and_is_shown_with_its_groups(hypervisor):
     settings = hypervisor.settings
     with hypervisor.libvirt() as conn:
         before = inspect.host_info(conn, settings)

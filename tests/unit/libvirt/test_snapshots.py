@@ -20,15 +20,15 @@ VM = """<domain type='test'><name>web1</name><memory>1024</memory>
 
 @pytest.fixture
 def conn():
-    """A connection that keeps the test host, which all connections of a process have in common."""
-    # An exception that a test before has looked at may have the host as it was then.
+    """A connection that keeps the test host, which all connections of a process share."""
+    # An exception that an earlier test inspected may keep a reference to that test's host.
     gc.collect()
     with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
         yield conn
 
 
 @pytest.fixture
-def face(conn, tmp_path):
+def virt_snapshot(conn, tmp_path):
     return faces.load("modules", "virt_snapshot", {"state_dir": str(tmp_path)})
 
 
@@ -41,22 +41,22 @@ def states(conn, tmp_path):
     conn.lookupByName("web1").undefine()
 
 
-def names(face, vm="test"):
-    found = face.list_snapshots(vm)[vm]
-    return [] if found == "N/A" else [row["name"] for row in found]
+def names(virt_snapshot, vm="test"):
+    rows = virt_snapshot.list_snapshots(vm)[vm]
+    return [] if rows == "N/A" else [row["name"] for row in rows]
 
 
-def test_a_vm_without_snapshots_has_the_old_text(face):
+def test_a_vm_without_snapshots_has_the_old_text(virt_snapshot):
     # salt/modules/virt.py 6095 of 3006.25.
-    assert face.list_snapshots() == {"test": "N/A"}
-    assert face.list_snapshots("test") == {"test": "N/A"}
+    assert virt_snapshot.list_snapshots() == {"test": "N/A"}
+    assert virt_snapshot.list_snapshots("test") == {"test": "N/A"}
 
 
-def test_a_snapshot_is_named_and_listed_as_it_was(face):
-    assert face.snapshot("test", "a", suffix="nightly") == {"name": "a-nightly"}
-    assert re.fullmatch(r"test-\d{8}-\d{6}", face.snapshot("test")["name"])
+def test_a_snapshot_is_named_and_listed_as_it_was(virt_snapshot):
+    assert virt_snapshot.snapshot("test", "a", suffix="nightly") == {"name": "a-nightly"}
+    assert re.fullmatch(r"test-\d{8}-\d{6}", virt_snapshot.snapshot("test")["name"])
 
-    first, second = face.list_snapshots()["test"]
+    first, second = virt_snapshot.list_snapshots()["test"]
     assert {**first, "created": ""} == {
         "name": "a-nightly",
         "created": "",
@@ -68,7 +68,7 @@ def test_a_snapshot_is_named_and_listed_as_it_was(face):
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("options", "reason"),
     [
         ({"name": "TEST"}, "the VM's own name"),
         ({"name": "a/b"}, "a slash"),
@@ -77,105 +77,107 @@ def test_a_snapshot_is_named_and_listed_as_it_was(face):
         ({"suffx": "a"}, "did you mean 'suffix'|no argument 'suffx'"),
     ],
 )
-def test_a_snapshot_that_cannot_be_is_refused_and_not_taken(face, given, why):
-    with pytest.raises(BadArgument, match=why):
-        face.snapshot("test", **given)
+def test_a_wrong_option_is_refused_and_no_snapshot_is_taken(virt_snapshot, options, reason):
+    with pytest.raises(BadArgument, match=reason):
+        virt_snapshot.snapshot("test", **options)
 
-    assert names(face) == []
+    assert names(virt_snapshot) == []
 
 
-def test_libvirts_own_words_come_out(face):
-    face.snapshot("test", "a")
+def test_libvirts_own_message_is_shown(virt_snapshot):
+    virt_snapshot.snapshot("test", "a")
 
     with pytest.raises(LibvirtRefused, match="a"):
-        face.snapshot("test", "a")
+        virt_snapshot.snapshot("test", "a")
     # The test driver has no agents.
     with pytest.raises(LibvirtRefused, match="not supported"):
-        face.snapshot("test", "b", external=True, quiesce=True)
+        virt_snapshot.snapshot("test", "b", external=True, quiesce=True)
     with pytest.raises(NoSuchVm):
-        face.snapshot("nobody")
+        virt_snapshot.snapshot("nobody")
 
 
 def test_a_guest_has_a_minute_to_freeze_and_no_more(monkeypatch):
-    told = []
-    dom = SimpleNamespace(
-        agentSetResponseTimeout=lambda seconds: told.append(seconds),
-        snapshotCreateXML=lambda _xml, flags: told.append(flags),
+    calls = []
+    vm = SimpleNamespace(
+        agentSetResponseTimeout=lambda seconds: calls.append(seconds),
+        snapshotCreateXML=lambda _xml, flags: calls.append(flags),
     )
     monkeypatch.setattr(lifecycle, "file_paths", lambda *_: [])
-    monkeypatch.setattr(snapshots, "domain", lambda *_: dom)
-    monkeypatch.setattr(snapshots, "why_not", lambda *_, **_given: None)
+    monkeypatch.setattr(snapshots, "domain", lambda *_: vm)
+    monkeypatch.setattr(snapshots, "why_not", lambda *_, **_options: None)
 
     snapshots.take(None, "web1", "s1", is_external=True, is_quiesced=True)
 
-    assert told[0] == 60 and told[1] & libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_QUIESCE
+    assert calls[0] == 60 and calls[1] & libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_QUIESCE
 
 
-def test_named_snapshots_are_deleted_and_shown_as_they_were(face):
+def test_named_snapshots_are_deleted_and_shown_as_they_were(virt_snapshot):
     for name in ("a", "b", "c"):
-        face.snapshot("test", name)
+        virt_snapshot.snapshot("test", name)
 
-    found = face.delete_snapshots("test", "a", "c")
+    answer = virt_snapshot.delete_snapshots("test", "a", "c")
 
     # salt/modules/virt.py 6186-6194 of 3006.25.
-    assert {key: list(rows) for key, rows in found.items()} == {
+    assert {key: list(rows) for key, rows in answer.items()} == {
         "available": ["test"],
         "deleted": ["a", "c"],
     }
-    assert set(found["deleted"]["c"]) == {"name", "created", "running", "current"}
-    assert names(face) == ["b"]
-    assert face.delete_snapshots("test", all=True)["available"] == {"test": "N/A"}
+    assert set(answer["deleted"]["c"]) == {"name", "created", "running", "current"}
+    assert names(virt_snapshot) == ["b"]
+    assert virt_snapshot.delete_snapshots("test", all=True)["available"] == {"test": "N/A"}
 
 
 @pytest.mark.parametrize(
-    ("given", "options"), [((), {}), (("a",), {"all": True}), (("a", "lost"), {})]
+    ("snapshot_names", "options"), [((), {}), (("a",), {"all": True}), (("a", "lost"), {})]
 )
-def test_nothing_is_deleted_unless_it_is_said_what(face, given, options):
-    face.snapshot("test", "a")
+def test_nothing_is_deleted_unless_snapshots_are_named(virt_snapshot, snapshot_names, options):
+    virt_snapshot.snapshot("test", "a")
 
     with pytest.raises(BadArgument, match="all=True|no snapshot 'lost'; it has: a"):
-        face.delete_snapshots("test", *given, **options)
+        virt_snapshot.delete_snapshots("test", *snapshot_names, **options)
 
-    assert names(face) == ["a"]
+    assert names(virt_snapshot) == ["a"]
 
 
-def test_reverting_goes_to_the_parent_or_to_the_one_that_is_named(face):
+def test_reverting_goes_to_the_parent_or_to_a_named_snapshot(virt_snapshot):
     for name in ("a", "b", "c"):
-        face.snapshot("test", name)
+        virt_snapshot.snapshot("test", name)
 
     def reverted(*names, **options):
-        found = face.revert_snapshot("test", *names, **options)
-        return found["reverted"], found["deleted"]
+        answer = virt_snapshot.revert_snapshot("test", *names, **options)
+        return answer["reverted"], answer["deleted"]
 
     assert reverted() == ("b", "N/A")
-    face.revert_snapshot("test", "c")
+    virt_snapshot.revert_snapshot("test", "c")
     assert reverted("") == ("b", "N/A")
     assert reverted("b") == ("b", "N/A")
     assert reverted(cleanup=True) == ("a", ["c", "b"])
-    assert names(face) == ["a"]
+    assert names(virt_snapshot) == ["a"]
 
 
-def test_a_parent_is_older_than_its_child_though_the_clock_was_ahead(conn, face):
-    dom = conn.lookupByName("test")
+def test_a_parent_is_older_than_its_child_though_the_clock_was_ahead(conn, virt_snapshot):
+    vm = conn.lookupByName("test")
     flags = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE
     for name, created, parent in (("a", 2000, ""), ("b", 1000, "a"), ("c", 1001, "b")):
-        above = f"<parent><name>{parent}</name></parent>" if parent else ""
+        parent_xml = f"<parent><name>{parent}</name></parent>" if parent else ""
         text = (
-            f"<domainsnapshot><name>{name}</name><state>running</state>{above}"
+            f"<domainsnapshot><name>{name}</name><state>running</state>{parent_xml}"
             f"<creationTime>{created}</creationTime><memory snapshot='internal'/>"
-            f"{dom.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)}</domainsnapshot>"
+            f"{vm.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)}</domainsnapshot>"
         )
-        dom.snapshotCreateXML(text, flags | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_CURRENT)
+        vm.snapshotCreateXML(text, flags | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_CURRENT)
 
-    found = face.revert_snapshot("test", "b", cleanup=True)
+    answer = virt_snapshot.revert_snapshot("test", "b", cleanup=True)
 
-    assert (found["deleted"], names(face)) == (["c"], ["a", "b"])
+    assert (answer["deleted"], names(virt_snapshot)) == (["c"], ["a", "b"])
 
 
-def test_going_back_to_a_running_guest_warns_that_its_minion_is_silent_for_minutes(face, states):
-    face.snapshot("test", "a")
+def test_going_back_to_a_running_guest_warns_that_its_minion_is_silent_for_minutes(
+    virt_snapshot, states
+):
+    virt_snapshot.snapshot("test", "a")
 
-    (warning,) = face.revert_snapshot("test", "a")["warnings"]
+    (warning,) = virt_snapshot.revert_snapshot("test", "a")["warnings"]
     assert warning.startswith("'test' goes on with the clock and the connections of its snapshot: ")
     assert "its minion may be silent for some five minutes (" in warning
     assert "virt.guest_exec test '[systemctl, restart, salt-minion]'" in warning
@@ -186,16 +188,16 @@ def test_going_back_to_a_running_guest_warns_that_its_minion_is_silent_for_minut
     assert states.reverted("test", snapshot="a")["warnings"] == [warning]
 
 
-def test_going_back_to_a_guest_that_was_off_warns_of_nothing(conn, face, states):
+def test_going_back_to_a_guest_that_was_off_warns_of_nothing(conn, virt_snapshot, states):
     states.__opts__["test"] = False
-    face.snapshot("web1", "off")
+    virt_snapshot.snapshot("web1", "off")
 
-    assert face.revert_snapshot("web1", "off") == {"reverted": "off", "deleted": "N/A"}
+    assert virt_snapshot.revert_snapshot("web1", "off") == {"reverted": "off", "deleted": "N/A"}
     assert "warnings" not in states.reverted("web1", snapshot="off")
 
 
 @pytest.mark.parametrize(
-    ("state", "place", "warned"),
+    ("state", "place", "has_memory"),
     [
         ("running", "internal", True),
         ("paused", "internal", True),
@@ -204,26 +206,26 @@ def test_going_back_to_a_guest_that_was_off_warns_of_nothing(conn, face, states)
         ("running", "external", False),
     ],
 )
-def test_only_a_guest_whose_memory_comes_back_is_warned_of(state, place, warned):
+def test_only_a_revert_of_memory_warns(state, place, has_memory):
     text = (
         f"<domainsnapshot><name>a</name><state>{state}</state><memory snapshot='{place}'/>"
         "<disks><disk name='vda' snapshot='internal'/></disks></domainsnapshot>"
     )
-    assert snapshot.read(text).has_memory is warned
+    assert snapshot.read(text).has_memory is has_memory
 
 
-def test_what_cannot_be_reverted_to_is_said(face):
+def test_a_revert_without_such_a_snapshot_is_refused(virt_snapshot):
     with pytest.raises(LibvirtRefused, match="has no snapshots"):
-        face.revert_snapshot("test")
-    face.snapshot("test", "a")
+        virt_snapshot.revert_snapshot("test")
+    virt_snapshot.snapshot("test", "a")
     with pytest.raises(LibvirtRefused, match="no snapshot before the current one"):
-        face.revert_snapshot("test")
+        virt_snapshot.revert_snapshot("test")
     with pytest.raises(BadArgument, match="no snapshot 'lost'; it has: a"):
-        face.revert_snapshot("test", "lost")
+        virt_snapshot.revert_snapshot("test", "lost")
 
 
 class Old:
-    """A host of QEMU's driver with an external snapshot, which the test driver has not."""
+    """A host of QEMU's driver with an external snapshot, which the test driver cannot have."""
 
     def __init__(self, version):
         self._version = version
@@ -256,25 +258,27 @@ def test_external_snapshots_are_reverted_to_by_a_libvirt_that_can():
     assert snapshots.list_snapshots(Old(9000000), "web")["web"][0]["external"] is True
 
 
-def test_what_is_to_be_taken_says_its_name_and_is_read_back():
+def test_the_xml_of_a_new_snapshot_has_its_name():
     assert snapshot.read(to_text(snapshot.build_new("a <b>"))).name == "a <b>"
 
 
 @pytest.mark.parametrize("state", ["snapshot", "saved"])
-def test_a_state_takes_a_snapshot_of_each_vm_that_matches(conn, face, states, state):
+def test_a_state_takes_a_snapshot_of_each_vm_that_matches(conn, virt_snapshot, states, state):
     states.__opts__["test"] = True
-    told = getattr(states, state)("*", suffix="s")
-    assert (told["result"], names(face)) == (None, [])
-    assert told["changes"] == {"saved": [{"domain": n, "snapshot": True} for n in ("test", "web1")]}
+    prediction = getattr(states, state)("*", suffix="s")
+    assert (prediction["result"], names(virt_snapshot)) == (None, [])
+    assert prediction["changes"] == {
+        "saved": [{"domain": n, "snapshot": True} for n in ("test", "web1")]
+    }
 
     states.__opts__["test"] = False
-    done = getattr(states, state)("*", suffix="s")
+    applied = getattr(states, state)("*", suffix="s")
 
     # salt/states/virt.py 137-197 of 3006.25.
-    assert done["result"] is True
-    assert [row["domain"] for row in done["changes"]["saved"]] == ["test", "web1"]
-    assert [row["snapshot"] for row in done["changes"]["saved"][:1]] == names(face)
-    assert names(face)[0].endswith("-s")
+    assert applied["result"] is True
+    assert [row["domain"] for row in applied["changes"]["saved"]] == ["test", "web1"]
+    assert [row["snapshot"] for row in applied["changes"]["saved"][:1]] == names(virt_snapshot)
+    assert names(virt_snapshot)[0].endswith("-s")
 
 
 @pytest.mark.parametrize("state", ["snapshot", "saved", "reverted"])
@@ -282,43 +286,49 @@ def test_a_state_takes_a_snapshot_of_each_vm_that_matches(conn, face, states, st
 def test_a_pattern_that_matches_nothing_fails(states, state, is_test):
     states.__opts__["test"] = is_test
 
-    found = getattr(states, state)("db*")
+    answer = getattr(states, state)("db*")
 
-    assert (found["result"], found["changes"]) == (False, {})
-    assert "no VM's name matches 'db*'" in found["comment"]
+    assert (answer["result"], answer["changes"]) == (False, {})
+    assert "no VM's name matches 'db*'" in answer["comment"]
 
 
-def test_a_state_reverts_one_vm_to_the_snapshot_that_is_named(face, states):
+def test_a_state_reverts_one_vm_to_the_snapshot_that_is_named(virt_snapshot, states):
     for name in ("a", "b"):
-        face.snapshot("test", name)
+        virt_snapshot.snapshot("test", name)
     # salt/states/virt.py 1217-1221 of 3006.25.
     changes = {"domain": "test", "current": "a", "deleted": ["b"]}
 
     states.__opts__["test"] = True
-    told = states.reverted("test", snapshot="a", cleanup=True)
-    assert (told["result"], told["changes"], names(face)) == (None, changes, ["a", "b"])
+    prediction = states.reverted("test", snapshot="a", cleanup=True)
+    assert (prediction["result"], prediction["changes"], names(virt_snapshot)) == (
+        None,
+        changes,
+        ["a", "b"],
+    )
 
     states.__opts__["test"] = False
-    done = states.reverted("test", snapshot="a", cleanup=True)
-    assert (done["result"], done["changes"]) == (True, changes)
-    assert names(face) == ["a"]
+    applied = states.reverted("test", snapshot="a", cleanup=True)
+    assert (applied["result"], applied["changes"]) == (True, changes)
+    assert names(virt_snapshot) == ["a"]
 
 
 @pytest.mark.parametrize("is_test", [False, True])
-def test_a_vm_that_cannot_be_reverted_does_not_keep_the_others_from_it(face, states, is_test):
-    face.snapshot("test", "a")
+def test_a_vm_that_cannot_be_reverted_does_not_keep_the_others_from_it(
+    virt_snapshot, states, is_test
+):
+    virt_snapshot.snapshot("test", "a")
     states.__opts__["test"] = is_test
 
-    found = states.reverted("*", snapshot="a")
+    answer = states.reverted("*", snapshot="a")
 
-    assert found["result"] is False
-    assert found["changes"]["reverted"] == [{"domain": "test", "current": "a", "deleted": "N/A"}]
-    assert [row["domain"] for row in found["changes"]["ignored"]] == ["web1"]
-    assert "web1: " in found["comment"]
+    assert answer["result"] is False
+    assert answer["changes"]["reverted"] == [{"domain": "test", "current": "a", "deleted": "N/A"}]
+    assert [row["domain"] for row in answer["changes"]["ignored"]] == ["web1"]
+    assert "web1: " in answer["comment"]
 
 
 def test_a_connection_is_honoured_and_its_failure_is_the_states(states):
-    found = states.snapshot("*", connection="qemu:///nothing/there")
+    answer = states.snapshot("*", connection="qemu:///nothing/there")
 
-    assert found["result"] is False
-    assert "qemu:///nothing/there" in found["comment"]
+    assert answer["result"] is False
+    assert "qemu:///nothing/there" in answer["comment"]

@@ -1,4 +1,4 @@
-"""Reverting leaves disks of other VMs alone; what cannot be done is said with what was."""
+"""Reverting leaves disks of other VMs alone; an error names the steps that were done before it."""
 
 import faces
 import libvirt
@@ -16,36 +16,36 @@ DATA = DISK.format("disk", "/srv/data.qcow2", "vdb", "")
 
 
 @pytest.fixture
-def face(conn, tmp_path):
+def virt_snapshot(conn, tmp_path):
     return faces.load("modules", "virt_snapshot", {"state_dir": str(tmp_path)})
 
 
 def redefine(conn, name, *disks):
-    """Have a VM have these disks alone."""
+    """Define a VM with these disks only."""
     uuid = lifecycle.uuid_if_defined(conn, name)
     conn.defineXML(VM.format(name, f"<uuid>{uuid}</uuid>" if uuid else "", "".join(disks)))
 
 
-def test_a_disk_that_is_another_vms_by_now_does_not_go_back(conn, face):
+def test_a_disk_that_is_another_vms_by_now_does_not_go_back(conn, virt_snapshot):
     redefine(conn, "web1", SYSTEM, DATA)
-    face.snapshot("web1", "s1")
+    virt_snapshot.snapshot("web1", "s1")
     redefine(conn, "web1", SYSTEM)
     redefine(conn, "db1", DATA)
 
     with pytest.raises(LibvirtRefused, match=r"/srv/data\.qcow2 .*VM 'db1' has it as a disk"):
-        face.revert_snapshot("web1", "s1")
+        virt_snapshot.revert_snapshot("web1", "s1")
 
     assert "/srv/data.qcow2" not in lifecycle.disks(conn)["web1"]
 
 
-def test_a_disk_that_nobody_else_has_and_a_medium_go_back(conn, face):
+def test_a_disk_of_no_other_vm_and_a_medium_go_back(conn, virt_snapshot):
     medium = DISK.format("cdrom", "/srv/a.iso", "hda", "<readonly/>")
     redefine(conn, "web1", SYSTEM, DATA, medium)
-    face.snapshot("web1", "s1")
+    virt_snapshot.snapshot("web1", "s1")
     redefine(conn, "web1", SYSTEM)
     redefine(conn, "db1", medium)
 
-    assert face.revert_snapshot("web1", "s1")["reverted"] == "s1"
+    assert virt_snapshot.revert_snapshot("web1", "s1")["reverted"] == "s1"
     assert "/srv/data.qcow2" in lifecycle.disks(conn)["web1"]
 
 
@@ -53,7 +53,7 @@ def test_a_disk_that_nobody_else_has_and_a_medium_go_back(conn, face):
     ("place", "goes_back"),
     [("internal", ("/srv/data.qcow2",)), ("external", ("/srv/data.qcow2",)), ("no", ())],
 )
-def test_a_snapshot_says_to_which_files_it_goes_back(place, goes_back):
+def test_a_snapshot_lists_the_files_that_a_revert_changes(place, goes_back):
     text = (
         f"<domainsnapshot><name>a</name><disks><disk name='vdb' snapshot='{place}'/></disks>"
         f"{VM.format('web1', '', SYSTEM + DATA)}</domainsnapshot>"
@@ -62,7 +62,7 @@ def test_a_snapshot_says_to_which_files_it_goes_back(place, goes_back):
 
 
 @pytest.fixture
-def kept(monkeypatch):
+def undeletable(monkeypatch):
     """A snapshot that cannot be deleted."""
     delete = libvirt.virDomainSnapshot.delete
 
@@ -74,44 +74,46 @@ def kept(monkeypatch):
     monkeypatch.setattr(libvirt.virDomainSnapshot, "delete", refuse)
 
 
-def test_a_clean_up_that_fails_says_that_the_vm_was_reverted(conn, face, kept):
+def test_a_clean_up_that_fails_reports_that_the_vm_was_reverted(conn, virt_snapshot, undeletable):
     redefine(conn, "web1", SYSTEM)
     for name in ("a", "b", "c"):
-        face.snapshot("web1", name)
+        virt_snapshot.snapshot("web1", name)
 
     with pytest.raises(LibvirtRefused, match="done before: reverted to 'a', deleted 'c'"):
-        face.revert_snapshot("web1", "a", cleanup=True)
+        virt_snapshot.revert_snapshot("web1", "a", cleanup=True)
 
 
-def test_a_deletion_that_fails_says_what_is_gone(conn, face, kept):
+def test_a_deletion_that_fails_names_the_deleted_snapshots(conn, virt_snapshot, undeletable):
     redefine(conn, "web1", SYSTEM)
     for name in ("a", "b", "c"):
-        face.snapshot("web1", name)
+        virt_snapshot.snapshot("web1", name)
 
     with pytest.raises(LibvirtRefused, match="not supported; done before: deleted 'c'$"):
-        face.delete_snapshots("web1", all=True)
+        virt_snapshot.delete_snapshots("web1", all=True)
     with pytest.raises(LibvirtRefused, match="^deletion of external snapshots not supported$"):
-        face.delete_snapshots("web1", "b")
+        virt_snapshot.delete_snapshots("web1", "b")
 
 
-def test_a_saved_state_does_not_go_on_over_disks_that_went_back(conn, face):
+def test_a_saved_state_does_not_go_on_over_disks_that_went_back(conn, virt_snapshot):
     redefine(conn, "web1", SYSTEM)
-    face.snapshot("web1", "s1")
+    virt_snapshot.snapshot("web1", "s1")
     vm = conn.lookupByName("web1")
     vm.create()
     vm.managedSave()
 
     with pytest.raises(LibvirtRefused, match="has a saved state .*managedsave-remove web1"):
-        face.revert_snapshot("web1", "s1")
+        virt_snapshot.revert_snapshot("web1", "s1")
 
     vm.managedSaveRemove()
-    assert face.revert_snapshot("web1", "s1")["reverted"] == "s1"
+    assert virt_snapshot.revert_snapshot("web1", "s1")["reverted"] == "s1"
 
 
-def test_a_snapshot_that_is_deleted_while_all_are_listed_is_left_out(conn, face, monkeypatch):
+def test_a_snapshot_that_is_deleted_while_all_are_listed_is_left_out(
+    conn, virt_snapshot, monkeypatch
+):
     redefine(conn, "web1", SYSTEM)
-    face.snapshot("web1", "a")
-    face.snapshot("web1", "b")
+    virt_snapshot.snapshot("web1", "a")
+    virt_snapshot.snapshot("web1", "b")
     read = libvirt.virDomainSnapshot.getXMLDesc
 
     def gone(self, *flags):
@@ -123,4 +125,4 @@ def test_a_snapshot_that_is_deleted_while_all_are_listed_is_left_out(conn, face,
 
     monkeypatch.setattr(libvirt.virDomainSnapshot, "getXMLDesc", gone)
 
-    assert [one["name"] for one in face.list_snapshots()["web1"]] == ["b"]
+    assert [row["name"] for row in virt_snapshot.list_snapshots()["web1"]] == ["b"]

@@ -12,7 +12,7 @@ QCOW2 = "<loader type='pflash'>/c</loader><nvram template='/t' format='qcow2'>/n
 
 
 class Host:
-    """A host of QEMU's driver and its one VM; the test driver has no firmware."""
+    """A host of QEMU's driver with one VM; the test driver has no firmware."""
 
     def __init__(self, version, boot, *, runs=True):
         self.getLibVersion = lambda: version
@@ -29,20 +29,20 @@ class Host:
 @pytest.mark.parametrize("boot", RAW)
 def test_raw_variables_are_named_with_what_helps(boot, monkeypatch):
     monkeypatch.setattr(snapshots.lifecycle, "saved", lambda _conn: set())
-    why = Host(11_003_000, boot).why_not()
+    reason = Host(11_003_000, boot).why_not()
 
-    assert "variables is raw" in why and "give external=True, or shut it down first" in why
+    assert "variables is raw" in reason and "give external=True, or shut it down first" in reason
     assert Host(11_003_000, boot).why_not(is_external=True) is None
     assert Host(11_003_000, boot, runs=False).why_not() is None
 
 
 @pytest.mark.parametrize("boot", [*RAW, QCOW2])
 def test_an_old_libvirt_is_named(boot):
-    why = Host(9_000_000, boot).why_not()
+    reason = Host(9_000_000, boot).why_not()
 
-    assert "this host's libvirt 9.0 takes no internal snapshot" in why
+    assert "this host's libvirt 9.0 takes no internal snapshot" in reason
 
 
 @pytest.mark.parametrize("boot", ["", "<loader type='rom'>/c</loader>", QCOW2])
-def test_others_are_not_held_up(boot):
+def test_other_firmware_is_not_refused(boot):
     assert Host(11_003_000, boot).why_not() is None

@@ -1,4 +1,4 @@
-"""What is in a volume is read and written whole, or it is said in one line why it is not."""
+"""A volume's content is read and written whole, or one line of error names the reason."""
 
 import os
 
@@ -9,7 +9,7 @@ from saltvirt.libvirt.storage import transfer, volumes
 
 
 class Stream(libvirt.virStream):
-    """A stream of libvirt's with these parts of a volume in it, and what is sent to it."""
+    """A stream of libvirt's with these parts of a volume in it, which records what is sent."""
 
     def __init__(self, parts=()):
         self.parts, self.sent, self.holes = list(parts), b"", []
@@ -17,7 +17,7 @@ class Stream(libvirt.virStream):
     def __del__(self):
         pass
 
-    def recv(self, _most):
+    def recv(self, _length):
         return self.parts.pop(0) if self.parts else b""
 
     def send(self, data):
@@ -46,7 +46,7 @@ class Connection:
     def newStream(self, _flags):  # noqa: N802
         return self.stream
 
-    def download(self, *_given):
+    def download(self, *_args):
         pass
 
     upload = download
@@ -64,23 +64,23 @@ def volume(monkeypatch):
 WHOLE = {"offset": 0, "length": 0, "is_sparse": False}
 
 
-def short(room):
-    """Return what writes as a disk does that has so much room."""
-    write, left = os.write, [room]
+def write_until_full(room):
+    """Return a ``write`` that fails as on a disk with so much room."""
+    write, remaining_room = os.write, [room]
 
     def writing(handle, data):
-        if not left[0]:
+        if not remaining_room[0]:
             raise OSError(28, "No space left on device")
-        done = write(handle, bytes(data)[: left[0]])
-        left[0] -= done
-        return done
+        count = write(handle, bytes(data)[: remaining_room[0]])
+        remaining_room[0] -= count
+        return count
 
     return writing
 
 
 def test_a_volume_is_downloaded_whole_though_a_part_is_written_first(tmp_path, monkeypatch):
-    takes = os.write
-    monkeypatch.setattr(os, "write", lambda handle, data: takes(handle, bytes(data)[:3]))
+    real_write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: real_write(handle, bytes(data)[:3]))
 
     transfer.download(Connection(b"12345", b"6789"), "p1", "v1", str(tmp_path / "new"), **WHOLE)
 
@@ -89,8 +89,8 @@ def test_a_volume_is_downloaded_whole_though_a_part_is_written_first(tmp_path, m
 
 
 @pytest.mark.parametrize("room", [3, 5, 8])
-def test_a_disk_that_gets_full_is_said_and_no_file_is_left(tmp_path, monkeypatch, room):
-    monkeypatch.setattr(os, "write", short(room))
+def test_a_full_disk_is_an_error_and_leaves_no_file(tmp_path, monkeypatch, room):
+    monkeypatch.setattr(os, "write", write_until_full(room))
 
     with pytest.raises(StorageError, match="^cannot write .*/new: No space left on device$"):
         transfer.download(Connection(b"12345", b"6789"), "p1", "v1", f"{tmp_path}/new", **WHOLE)
@@ -98,7 +98,7 @@ def test_a_disk_that_gets_full_is_said_and_no_file_is_left(tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_cannot_be_read_on_is_said(tmp_path, monkeypatch):
+def test_a_read_error_is_reported(tmp_path, monkeypatch):
     (tmp_path / "there").write_bytes(b"123456789")
     conn = Connection()
 
@@ -125,7 +125,7 @@ def test_a_file_that_gets_shorter_meanwhile_is_not_taken_for_whole(tmp_path):
         transfer.upload(conn, "p", "v", str(file), **WHOLE)
 
 
-def test_what_is_left_of_a_file_that_gets_shorter_is_no_hole(tmp_path):
+def test_the_cut_part_of_a_file_is_no_hole(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(b"x" * 8192)
     with file.open("rb") as handle:
@@ -151,16 +151,16 @@ def test_what_is_left_of_a_file_that_gets_shorter_is_no_hole(tmp_path):
 def test_holes_are_left_out_only_where_nothing_is_lost_or_left(
     tmp_path, kind, capacity, allocation, offset, skips
 ):
-    # libvirt leaves what a file had there, and cuts it off behind the hole: seen with 9.0.
+    # libvirt 9.0 keeps a file's old content in a hole, and truncates the file behind it.
     with (tmp_path / "file").open("wb") as file:
         file.write(b"x" * (1 << 20))
         file.seek(2 << 20)
         file.write(b"y" * (1 << 20))
     conn = Connection()
     conn.kind, conn.capacity, conn.allocation = kind, capacity, allocation
-    given = {"offset": offset, "length": 0, "is_sparse": True}
+    options = {"offset": offset, "length": 0, "is_sparse": True}
 
-    transfer.upload(conn, "p", "v", str(tmp_path / "file"), **given)
+    transfer.upload(conn, "p", "v", str(tmp_path / "file"), **options)
 
     assert conn.stream.holes == ([1 << 20] if skips else [])
     content = (tmp_path / "file").read_bytes()

@@ -13,11 +13,11 @@ DOMAIN = """<domain type='test'><name>{}</name><memory>65536</memory><os><type>h
 <devices><disk type='{}' device='disk'><source {}/><target dev='vda'/></disk></devices></domain>"""
 
 
-def counted(asked, name, call):
+def counting(calls, name, call):
     """Return a method that notes each call of it."""
 
     def noted(*args):
-        asked.append(name)
+        calls.append(name)
         return call(*args)
 
     return noted
@@ -27,25 +27,27 @@ def test_volumes_are_listed_by_one_call_and_each_is_read_once(conn, monkeypatch)
     pool = conn.storagePoolLookupByName("default-pool")
     for number in range(20):
         pool.createXML(f"<volume><name>v{number}</name><capacity>1024</capacity></volume>")
-    asked = []
+    calls = []
     for kind, names in (
         (libvirt.virStoragePool, ("listAllVolumes", "storageVolLookupByName", "listVolumes")),
         (libvirt.virStorageVol, ("XMLDesc", "info", "path")),
     ):
         for name in names:
-            monkeypatch.setattr(kind, name, counted(asked, name, getattr(kind, name)))
+            monkeypatch.setattr(kind, name, counting(calls, name, getattr(kind, name)))
 
     assert len(volumes.infos(conn)["default-pool"]) == 20
-    assert sorted(asked) == ["XMLDesc"] * 20 + ["listAllVolumes"]
-    asked.clear()
+    assert sorted(calls) == ["XMLDesc"] * 20 + ["listAllVolumes"]
+    calls.clear()
     assert len(volumes.names(conn, "default-pool")) == 20
-    assert asked == ["listVolumes"]
+    assert calls == ["listVolumes"]
 
 
 def volume(pool, name, base=None):
-    """Make a volume, maybe on top of another."""
-    below = f"<backingStore><path>{base}</path><format type='raw'/></backingStore>" if base else ""
-    pool.createXML(f"<volume><name>{name}</name><capacity>1024</capacity>{below}</volume>")
+    """Make a volume, with a backing volume if one is given."""
+    backing_xml = (
+        f"<backingStore><path>{base}</path><format type='raw'/></backingStore>" if base else ""
+    )
+    pool.createXML(f"<volume><name>{name}</name><capacity>1024</capacity>{backing_xml}</volume>")
 
 
 def test_a_volume_is_used_by_the_vms_above_it(conn):
@@ -58,9 +60,9 @@ def test_a_volume_is_used_by_the_vms_above_it(conn):
     conn.defineXML(DOMAIN.format("d2", "volume", "pool='default-pool' volume='middle'"))
     conn.defineXML(DOMAIN.format("d3", "volume", "pool='default-pool' volume='other'"))
 
-    found = volumes.infos(conn)["default-pool"]
+    infos = volumes.infos(conn)["default-pool"]
 
-    used = {name: one["used_by"] for name, one in found.items()}
+    used = {name: info["used_by"] for name, info in infos.items()}
     assert used == {"base": ["d1", "d2"], "middle": ["d1", "d2"], "top": ["d1"], "other": ["d3"]}
 
 
@@ -75,26 +77,26 @@ POOLS = {
 
 
 @pytest.fixture
-def linked(conn, tmp_path):
-    """Two pools of one folder: one by a link; and its file v1 by the names that it has."""
+def linked_pools(conn, tmp_path):
+    """Two pools of one folder, one of them through a link, with a volume v1."""
     (tmp_path / "vms").mkdir()
     (tmp_path / "link").symlink_to("vms")
     for pool in ("vms", "link"):
         text = (
             f"<pool type='dir'><name>{pool}</name><target><path>{tmp_path / pool}</path></target>"
         )
-        made = conn.storagePoolDefineXML(f"{text}</pool>")
-        made.create()
-        volume(made, "v1")
+        new_pool = conn.storagePoolDefineXML(f"{text}</pool>")
+        new_pool.create()
+        volume(new_pool, "v1")
     return tmp_path
 
 
 @pytest.mark.parametrize(
-    "named", ["file='{}/vms/v1'", "file='{}/link/v1'", "pool='vms' volume='v1'"]
+    "source", ["file='{}/vms/v1'", "file='{}/link/v1'", "pool='vms' volume='v1'"]
 )
-def test_a_volume_is_its_vms_by_whichever_name_of_its_file(conn, virt, linked, named):
-    kind = named.partition("=")[0].replace("pool", "volume")
-    vm = conn.defineXML(DOMAIN.format("d1", kind, named.format(linked)))
+def test_a_volume_is_used_under_any_name_of_its_file(conn, virt, linked_pools, source):
+    kind = source.partition("=")[0].replace("pool", "volume")
+    vm = conn.defineXML(DOMAIN.format("d1", kind, source.format(linked_pools)))
 
     for pool in ("vms", "link"):
         assert volumes.infos(conn, pool, "v1")[pool]["v1"]["used_by"] == ["d1"]
@@ -107,23 +109,23 @@ def test_a_volume_is_its_vms_by_whichever_name_of_its_file(conn, virt, linked, n
             virt.volume_delete(pool, "v1")
 
 
-def test_a_volume_that_a_vm_of_another_host_has_open_stays(conn, virt, applied, linked):
-    path = linked / "vms/v1"
+def test_a_volume_that_a_vm_of_another_host_has_open_stays(conn, virt, applied, linked_pools):
+    path = linked_pools / "vms/v1"
     path.write_bytes(bytes(1 << 20))
     argv = ["qemu-io", "-f", "raw", path]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as program:
         while not diskpaths.is_open(path):
             assert program.poll() is None
             time.sleep(0.01)
-        for call in (virt.volume_delete, lambda *of: virt.volume_resize(*of, 8)):
+        for call in (virt.volume_delete, lambda *args: virt.volume_resize(*args, 8)):
             with pytest.raises(StorageError, match="is open in another program"):
                 call("link", "v1")
-        said = applied("pool_deleted", "vms", purge=True)
+        answers = applied("pool_deleted", "vms", purge=True)
         program.communicate(b"quit\n")
 
-    assert {(one["result"], "is open in another" in one["comment"]) for one in said} == {
-        (False, True)
-    }
+    assert {
+        (answer["result"], "is open in another" in answer["comment"]) for answer in answers
+    } == {(False, True)}
     assert virt.volume_delete("link", "v1") is True
     assert volumes.names(conn, "vms") == ["v1"]
 
@@ -154,17 +156,17 @@ def test_a_pool_whose_devices_go_with_it_is_not_stopped_under_a_vm(conn, virt, a
     try:
         pool.createXML("<volume><name>v1</name><capacity>1024</capacity></volume>")
         vm = conn.createXML(DOMAIN.format("d1", "volume", f"pool='{kind}' volume='v1'"))
-        for said in applied("pool_deleted", kind):
-            assert ("VMs that run use volumes" in said["comment"]) is not goes
+        for answer in applied("pool_deleted", kind):
+            assert ("VMs that run use volumes" in answer["comment"]) is not goes
         if not goes:
             with pytest.raises(StorageError, match=f"of pool '{kind}': v1 by d1; stop them first"):
                 virt.pool_stop(kind)
         vm.destroy()
         assert goes or virt.pool_stop(kind) is True
     finally:
-        for one in conn.listAllStoragePools(0):
-            if one.name() == kind:
-                one.destroy()
+        for active_pool in conn.listAllStoragePools(0):
+            if active_pool.name() == kind:
+                active_pool.destroy()
 
 
 def test_a_volume_that_vanishes_meanwhile_is_left_out(conn, monkeypatch):
@@ -205,10 +207,10 @@ def test_a_copy_of_what_a_vm_was_started_with_meanwhile_is_removed(conn, virt, m
     conn.defineXML(DOMAIN.format("d1", "volume", "pool='default-pool' volume='v1'"))
     copy = libvirt.virStoragePool.createXMLFrom
 
-    def slow(*given):
-        made = copy(*given)
+    def slow(*args):
+        new_volume = copy(*args)
         conn.lookupByName("d1").create()
-        return made
+        return new_volume
 
     monkeypatch.setattr(libvirt.virStoragePool, "createXMLFrom", slow)
 
@@ -231,11 +233,11 @@ def test_a_volume_of_a_vm_that_is_to_go_on_with_it_is_left_alone(conn, virt, tmp
         "volume_delete": [],
     }
     try:
-        for name, given in calls.items():
+        for name, args in calls.items():
             with pytest.raises(
                 StorageError, match="'d1' has a saved state .*managedsave-remove d1"
             ):
-                getattr(virt, name)("default-pool", "v1", *given)
+                getattr(virt, name)("default-pool", "v1", *args)
     finally:
         vm.managedSaveRemove()
 
@@ -252,13 +254,13 @@ def test_a_volume_that_a_stopped_vm_has_is_not_wiped(conn, virt):
         virt.volume_wipe("default-pool", "v1", "x")
 
 
-def test_a_file_that_is_there_is_not_written_over_nor_a_pipe_read(virt, tmp_path):
+def test_an_existing_file_is_not_written_over_nor_a_pipe_read(virt, tmp_path):
     virt.volume_define("default-pool", "v1", 8)
     (tmp_path / "there").touch()
 
     with pytest.raises(StorageError, match="is there already; nothing is written over"):
         virt.volume_download("default-pool", "v1", tmp_path / "there")
-    # The test driver has no streams, so nothing may be left of it.
+    # The test driver has no streams; the failed download must leave no file.
     with pytest.raises(LibvirtRefused):
         virt.volume_download("default-pool", "v1", tmp_path / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["there"]

@@ -1,4 +1,4 @@
-"""A volume that is just made for a VM that is not here yet is neither deleted nor resized."""
+"""A volume that is made for a VM on its way here is neither deleted nor resized."""
 
 import contextlib
 
@@ -28,32 +28,32 @@ def pool(fresh_driver):
         pool.createXML(VOLUME)
         yield pool
         with contextlib.suppress(libvirt.libvirtError):
-            for one in pool.listAllVolumes():
-                one.delete()
+            for volume in pool.listAllVolumes():
+                volume.delete()
             pool.destroy()
             pool.undefine()
 
 
-def deleted_pool(state_dir):
+def delete_pool(state_dir):
     state = faces.load("states", "virt_pool", {"state_dir": state_dir})
     answer = state.pool_deleted("p1", purge=True)
     if not answer["result"]:
         raise StorageError(answer["comment"])
 
 
-def deleted(state_dir):
+def delete_volume(state_dir):
     faces.load("modules", "virt_volume", {"state_dir": state_dir}).volume_delete(
         "p1", "web1_data.qcow2"
     )
 
 
-def resized(state_dir):
+def resize_volume(state_dir):
     faces.load("modules", "virt_volume", {"state_dir": state_dir}).volume_resize(
         "p1", "web1_data.qcow2", 2
     )
 
 
-@pytest.fixture(params=[deleted_pool, deleted, resized])
+@pytest.fixture(params=[delete_pool, delete_volume, resize_volume])
 def call(request, tmp_path):
     return lambda: request.param(str(tmp_path))
 
@@ -64,58 +64,60 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("phase", [moveprotocol.PREPARING, moveprotocol.READY])
-def test_what_a_vm_that_is_sent_here_is_to_have_stays(pool, folder, call, phase):
-    with records.hold_record(folder, "arrival", "web1") as held:
-        held.begin("t1", phase, **onrecord.arrival(paths=[PATH]))
+def test_a_volume_of_a_vm_that_is_sent_here_stays(pool, folder, call, phase):
+    with records.hold_record(folder, "arrival", "web1") as record:
+        record.begin("t1", phase, **onrecord.arrival(paths=[PATH]))
 
     with pytest.raises(StorageError, match="VM 'web1', which is .* on its way here; wait until"):
         call()
 
-    assert [one.info()[1] for one in pool.listAllVolumes()] == [1 << 20]
+    assert [volume.info()[1] for volume in pool.listAllVolumes()] == [1 << 20]
 
 
-@pytest.mark.parametrize("said", [{"paths": [PATH]}, {"taken": [PATH]}])
-def test_what_a_vm_that_is_built_is_to_have_stays(pool, folder, call, said):
-    with records.hold_record(folder, "build", "web1") as held:
-        held.begin("t1", moveprotocol.MAKING, **onrecord.build(**said))
+@pytest.mark.parametrize("facts", [{"paths": [PATH]}, {"taken": [PATH]}])
+def test_a_volume_of_a_vm_that_is_being_built_stays(pool, folder, call, facts):
+    with records.hold_record(folder, "build", "web1") as record:
+        record.begin("t1", moveprotocol.MAKING, **onrecord.build(**facts))
         with pytest.raises(StorageError, match="VM 'web1', which is being built here"):
             call()
 
-    assert [one.info()[1] for one in pool.listAllVolumes()] == [1 << 20]
+    assert [volume.info()[1] for volume in pool.listAllVolumes()] == [1 << 20]
 
 
 def test_no_build_takes_a_volume_between_the_look_and_its_end(pool, call, tmp_path, monkeypatch):
-    # Builds note what they take under the same lock.
-    seen = []
+    # Builds record the volumes that they take under the same lock.
+    lock_states = []
     monkeypatch.setattr(
-        vmvolumes, "refuse_open", lambda *_: seen.append(locks.is_held(tmp_path / "claims.lock"))
+        vmvolumes,
+        "refuse_open",
+        lambda *_: lock_states.append(locks.is_held(tmp_path / "claims.lock")),
     )
     delete = libvirt.virStorageVol.delete
 
-    def deletes(volume, flags=0):
-        seen.append(locks.is_held(tmp_path / "claims.lock"))
+    def delete_and_look(volume, flags=0):
+        lock_states.append(locks.is_held(tmp_path / "claims.lock"))
         return delete(volume, flags)
 
-    monkeypatch.setattr(libvirt.virStorageVol, "delete", deletes)
+    monkeypatch.setattr(libvirt.virStorageVol, "delete", delete_and_look)
     # The test driver does not resize.
     with contextlib.suppress(connect.LibvirtRefused):
         call()
 
-    assert seen[0] and all(seen)
+    assert lock_states[0] and all(lock_states)
 
 
-def test_what_an_interrupted_build_has_left_is_removed_by_hand(pool, folder, call):
-    with records.hold_record(folder, "build", "web1") as held:
-        held.begin("t1", moveprotocol.MAKING, **onrecord.build(paths=[PATH]))
+def test_a_volume_that_an_interrupted_build_left_is_removed_by_hand(pool, folder, call):
+    with records.hold_record(folder, "build", "web1") as record:
+        record.begin("t1", moveprotocol.MAKING, **onrecord.build(paths=[PATH]))
 
     # The test driver does not resize.
     with contextlib.suppress(connect.LibvirtRefused):
         call()
 
 
-def test_a_vm_that_has_arrived_is_looked_at_by_what_libvirt_says(pool, folder, call):
-    with records.hold_record(folder, "arrival", "web1") as held:
-        held.begin("t1", moveprotocol.ARRIVED, **onrecord.arrival(paths=[PATH]))
+def test_a_volume_of_an_arrived_vm_is_in_use_only_if_libvirt_reports_it(pool, folder, call):
+    with records.hold_record(folder, "arrival", "web1") as record:
+        record.begin("t1", moveprotocol.ARRIVED, **onrecord.arrival(paths=[PATH]))
 
     with contextlib.suppress(connect.LibvirtRefused):
         call()

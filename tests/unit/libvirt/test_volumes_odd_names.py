@@ -1,4 +1,4 @@
-"""A volume whose name is not UTF-8 hides no other volume, and is shown with its bytes escaped."""
+"""A volume with a name that is not UTF-8 hides no other volume; its bytes are shown escaped."""
 
 import libvirt
 import pytest
@@ -12,7 +12,7 @@ SHOWN = "o\\xffd"
 
 
 @pytest.fixture
-def odd(conn, monkeypatch):
+def odd_conn(conn, monkeypatch):
     """
     A pool with a volume ``ok`` and one that libvirt-python cannot name.
 
@@ -23,11 +23,11 @@ def odd(conn, monkeypatch):
     for name in ("ok", "odd"):
         pool.createXML(f"<volume><name>{name}</name><capacity>1024</capacity></volume>")
 
-    def raw(say):
-        def said(*args):
-            return say(*args).encode().replace(b"odd", b"o\xffd").decode()
+    def raw(read):
+        def read_raw(*args):
+            return read(*args).encode().replace(b"odd", b"o\xffd").decode()
 
-        return said
+        return read_raw
 
     for name in ("name", "path", "key", "XMLDesc"):
         monkeypatch.setattr(libvirt.virStorageVol, name, raw(getattr(libvirt.virStorageVol, name)))
@@ -40,44 +40,44 @@ def odd(conn, monkeypatch):
     return conn
 
 
-def test_all_volumes_are_listed(odd):
-    assert sorted(volumes.names(odd, POOL)) == [SHOWN, "ok"]
-    infos = volumes.infos(odd)[POOL]
+def test_all_volumes_are_listed(odd_conn):
+    assert sorted(volumes.names(odd_conn, POOL)) == [SHOWN, "ok"]
+    infos = volumes.infos(odd_conn)[POOL]
     assert set(infos) == {"ok", SHOWN}
     assert infos[SHOWN]["path"].endswith(SHOWN)
-    assert set(volumes.infos(odd, POOL, "ok")[POOL]) == {"ok"}
+    assert set(volumes.infos(odd_conn, POOL, "ok")[POOL]) == {"ok"}
 
 
-def test_who_uses_the_others_is_known(odd):
-    odd.defineXML(
+def test_the_users_of_the_other_volumes_are_known(odd_conn):
+    odd_conn.defineXML(
         "<domain type='test'><name>d1</name><memory>65536</memory><os><type>hvm</type></os>"
         f"<devices><disk type='volume' device='disk'><source pool='{POOL}' volume='ok'/>"
         "<target dev='vda'/></disk></devices></domain>"
     ).create()
 
-    assert volumes.used_by_running(odd, POOL) == {"ok": "d1"}
-    assert volumes.infos(odd)[POOL]["ok"]["used_by"] == ["d1"]
+    assert volumes.used_by_running(odd_conn, POOL) == {"ok": "d1"}
+    assert volumes.infos(odd_conn)[POOL]["ok"]["used_by"] == ["d1"]
 
 
-def test_a_pool_with_one_is_not_purged_by_half(odd):
+def test_a_pool_with_one_is_not_purged_by_half(odd_conn):
     with pytest.raises(StorageError, match=r"names are not UTF-8 \(o\\xffd\), which libvirt"):
-        poolstates.plan_deletion(odd, POOL, purges=True)
+        poolstates.plan_deletion(odd_conn, POOL, purges=True)
 
-    assert "ok" in volumes.names(odd, POOL)
-    assert poolstates.plan_deletion(odd, POOL, purges=False).volumes == []
-
-
-def test_the_name_that_is_shown_is_no_volumes(odd):
-    assert volumes.find(odd, POOL, SHOWN) is None
+    assert "ok" in volumes.names(odd_conn, POOL)
+    assert poolstates.plan_deletion(odd_conn, POOL, purges=False).volumes == []
 
 
-def test_copies_and_clones_look_at_the_others(odd):
-    assert list(writeguard._devices(odd)) == []
-    assert any(path.endswith("/ok") for path in cloudvms._volumes(odd))
+def test_the_name_that_is_shown_is_no_volumes(odd_conn):
+    assert volumes.find(odd_conn, POOL, SHOWN) is None
+
+
+def test_copies_and_clones_look_at_the_others(odd_conn):
+    assert list(writeguard._devices(odd_conn)) == []
+    assert any(path.endswith("/ok") for path in cloudvms._volumes(odd_conn))
 
 
 @pytest.mark.parametrize("char", ["\x01", "\x1f", "\ufffe", "\uffff"])
-def test_what_no_xml_can_hold_is_escaped(char):
+def test_a_character_that_no_xml_can_hold_is_escaped(char):
     class Volume:
         def XMLDesc(self, _flags):
             return f"<volume><name>a{char}b</name></volume>"

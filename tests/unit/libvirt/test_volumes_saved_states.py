@@ -1,4 +1,4 @@
-"""What is not deleted: what a VM with a saved state has, or is based on, and half of a pool."""
+"""No disk of a saved VM is deleted, nor its base; a pool is not deleted by half."""
 
 import libvirt
 import pytest
@@ -11,11 +11,13 @@ LINE = "'d1' has a saved state .*managedsave-remove d1"
 
 
 @pytest.fixture
-def saved(conn, virt):
-    """A VM with a saved state, whose disk is a volume that is based on another."""
+def saved_vm(conn, virt):
+    """A VM with a saved state; its disk is a volume over another volume."""
     pool = conn.storagePoolLookupByName("default-pool")
-    for name, below in (("base", ""), ("top", "/default-pool/base")):
-        backing = f"<backingStore><path>{below}</path></backingStore>" if below else ""
+    for name, backing_path in (("base", ""), ("top", "/default-pool/base")):
+        backing = (
+            f"<backingStore><path>{backing_path}</path></backingStore>" if backing_path else ""
+        )
         pool.createXML(f"<volume><name>{name}</name><capacity>1024</capacity>{backing}</volume>")
     source = "<source pool='default-pool' volume='top'/>"
     vm = conn.defineXML(DOMAIN.format("d1", "volume", source))
@@ -26,45 +28,47 @@ def saved(conn, virt):
         vm.managedSaveRemove()
 
 
-def test_a_pool_is_not_purged_under_a_vm_that_is_to_go_on(conn, applied, saved):
-    for said in applied("pool_deleted", "default-pool", purge=True):
-        assert (said["result"], said["changes"]) == (False, {})
-        assert "'d1' has a saved state" in said["comment"]
+def test_a_pool_with_a_disk_of_a_saved_vm_is_not_purged(conn, applied, saved_vm):
+    for answer in applied("pool_deleted", "default-pool", purge=True):
+        assert (answer["result"], answer["changes"]) == (False, {})
+        assert "'d1' has a saved state" in answer["comment"]
     assert sorted(volumes.names(conn, "default-pool")) == ["base", "top"]
 
-    saved.managedSaveRemove()
-    (*_, last) = applied("pool_deleted", "default-pool", purge=True)
-    assert "volume default-pool/base stays: a disk of VM 'd1' is based on it" in last["comment"]
-    saved.undefine()
+    saved_vm.managedSaveRemove()
+    (*_, last_answer) = applied("pool_deleted", "default-pool", purge=True)
+    assert (
+        "volume default-pool/base stays: a disk of VM 'd1' is based on it" in last_answer["comment"]
+    )
+    saved_vm.undefine()
     assert applied("pool_deleted", "default-pool", purge=True)[1]["result"] is True
 
 
-def test_what_is_below_a_disk_of_a_vm_that_is_to_go_on_stays(virt, saved):
-    for name, given in {"volume_delete": [], "volume_resize": [16]}.items():
+def test_a_base_of_a_disk_of_a_saved_vm_stays(virt, saved_vm):
+    for name, args in {"volume_delete": [], "volume_resize": [16]}.items():
         with pytest.raises(StorageError, match=LINE):
-            getattr(virt, name)("default-pool", "base", *given)
+            getattr(virt, name)("default-pool", "base", *args)
 
-    saved.managedSaveRemove()
+    saved_vm.managedSaveRemove()
     with pytest.raises(StorageError, match="base stays: a disk of VM 'd1' is based on it"):
         virt.volume_delete("default-pool", "base")
-    saved.undefine()
+    saved_vm.undefine()
     assert virt.volume_delete("default-pool", "base") is True
 
 
-def test_only_vms_with_a_saved_state_are_read_for_what_these_have(conn, saved, monkeypatch):
-    asked, read = set(), libvirt.virDomain.XMLDesc
+def test_only_definitions_of_vms_with_a_saved_state_are_read(conn, saved_vm, monkeypatch):
+    read_names, read = set(), libvirt.virDomain.XMLDesc
 
-    def says(self, *flags):
-        asked.add(self.name())
+    def note_and_read(self, *flags):
+        read_names.add(self.name())
         return read(self, *flags)
 
-    other = conn.defineXML(DOMAIN.format("d2", "file", "<source file='/srv/d2.img'/>"))
-    monkeypatch.setattr(libvirt.virDomain, "XMLDesc", says)
+    other_vm = conn.defineXML(DOMAIN.format("d2", "file", "<source file='/srv/d2.img'/>"))
+    monkeypatch.setattr(libvirt.virDomain, "XMLDesc", note_and_read)
     with pytest.raises(StorageError, match=LINE):
         volumes.refuse_saved(conn, "default-pool", "base")
-    other.undefine()
+    other_vm.undefine()
 
-    assert asked == {"d1"}
+    assert read_names == {"d1"}
 
 
 def test_a_pool_with_a_folder_that_libvirt_would_not_remove_does_not_go_by_half(
@@ -75,19 +79,19 @@ def test_a_pool_with_a_folder_that_libvirt_would_not_remove_does_not_go_by_half(
     for name in ("v", "empty", ".salt-virt-trash"):
         virt.volume_define("p1", name, 1)
     (tmp_path / "empty").mkdir()
-    kept = tmp_path / ".salt-virt-trash/web1-00000001"
-    kept.mkdir(parents=True)
-    (kept / "web1.qcow2").touch()
+    trash_entry = tmp_path / ".salt-virt-trash/web1-00000001"
+    trash_entry.mkdir(parents=True)
+    (trash_entry / "web1.qcow2").touch()
 
-    for said in applied("pool_deleted", "p1", purge=True):
-        assert (said["result"], said["changes"]) == (False, {})
-        assert "not empty (.salt-virt-trash), and libvirt removes no such" in said["comment"]
+    for answer in applied("pool_deleted", "p1", purge=True):
+        assert (answer["result"], answer["changes"]) == (False, {})
+        assert "not empty (.salt-virt-trash), and libvirt removes no such" in answer["comment"]
 
-    # So it is left by a purge that died before the entry was on record: no trash_empty knows it.
-    (kept / "web1.qcow2").unlink()
-    done = applied("pool_deleted", "p1", purge=True)[1]
-    assert not kept.exists()
-    assert sorted(done["changes"]["deleted_volumes"]) == [".salt-virt-trash", "empty", "v"]
+    # A purge that died before it recorded the entry leaves an empty one; trash_empty knows none.
+    (trash_entry / "web1.qcow2").unlink()
+    final_answer = applied("pool_deleted", "p1", purge=True)[1]
+    assert not trash_entry.exists()
+    assert sorted(final_answer["changes"]["deleted_volumes"]) == [".salt-virt-trash", "empty", "v"]
 
 
 @pytest.mark.parametrize("scheme", ["gluster", "gluster+tcp"])

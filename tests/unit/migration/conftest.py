@@ -8,7 +8,7 @@ import libvirt
 import pytest
 from endkit import End
 from hostkit import empty_image, fresh_driver, hypervisor
-from masterkit import made, master, run, said, two
+from masterkit import four_hosts, master, run, said, two
 from saltvirt.core import filecontent
 from saltvirt.libvirt.domains import halves, lifecycle, migrate
 from saltvirt.migration.host import arrivalchecks, sending
@@ -17,9 +17,9 @@ __all__ = [
     "conn",
     "empty_image",
     "end",
+    "four_hosts",
     "fresh_driver",
     "hypervisor",
-    "made",
     "master",
     "run",
     "said",
@@ -29,19 +29,19 @@ __all__ = [
 
 @pytest.fixture
 def end(hypervisor, tmp_path, monkeypatch):
-    """An end of a move; its libvirt's far side is played."""
+    """An end of a move; the libvirt of its other end is replaced."""
     folder = tmp_path / "other"
     folder.mkdir()
-    made = End(hypervisor, folder)
+    new_end = End(hypervisor, folder)
 
-    def push(_other, here, there):
-        shutil.copy(here, folder / Path(there).name)
-        made.meanwhile()
-        return filecontent.digest(here)
+    def push(_connection, local_path, remote_path):
+        shutil.copy(local_path, folder / Path(remote_path).name)
+        new_end.meanwhile()
+        return filecontent.digest(local_path)
 
     def hand_over(*_args):
         (folder / "defined").touch()
-        made.moving()
+        new_end.moving()
         return {"memory_bytes": 1}
 
     def undefine(conn, name, *, with_snapshots, keep_tpm):
@@ -49,30 +49,30 @@ def end(hypervisor, tmp_path, monkeypatch):
         flag = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA if with_snapshots else 0
         conn.lookupByName(name).undefineFlags(flag)
         (hypervisor.definitions / f"{name}.xml").unlink(missing_ok=True)
-        made.kept_tpms |= {name: keep_tpm}
+        new_end.kept_tpms |= {name: keep_tpm}
 
-    missing = ["it is not defined there"]
+    missing_reasons = ["it is not defined there"]
     monkeypatch.setattr(migrate, "target", lambda _uri: nullcontext("the other"))
     monkeypatch.setattr(migrate, "push", push)
     monkeypatch.setattr(
         migrate,
         "find_missing_on_target",
-        lambda *_, **__: [] if (folder / "defined").exists() else missing,
+        lambda *_, **__: [] if (folder / "defined").exists() else missing_reasons,
     )
     monkeypatch.setattr(sending, "hand_over", hand_over)
     monkeypatch.setattr(lifecycle, "undefine_moved", undefine)
     monkeypatch.setattr(sending, "_QEMU_PKI", folder)
     for name in sending._TLS_FILES:
         (folder / name).touch()
-    # It says of no machine type and of no job what libvirt says of QEMU's.
+    # The test driver knows no machine types and no jobs, as libvirt has them of QEMU.
     monkeypatch.setattr(arrivalchecks, "_libvirts_reasons", lambda *_: [])
     monkeypatch.setattr(migrate, "read_current_job", lambda *_: {})
     monkeypatch.setattr(halves, "runs_alone", lifecycle.is_active)
-    return made
+    return new_end
 
 
 @pytest.fixture
 def conn(end):
     """The host's libvirt, as long as the test runs."""
-    with end.hypervisor.libvirt() as opened:
-        yield opened
+    with end.hypervisor.libvirt() as connection:
+        yield connection

@@ -1,4 +1,4 @@
-"""A VM comes: what is made for it is noted first, checked when it has come, and removed if not."""
+"""A VM arrives: its files are on record before they are made, then checked, or removed."""
 
 import shutil
 from dataclasses import replace
@@ -21,22 +21,22 @@ from saltvirt.xml import parse
 
 @pytest.fixture
 def moving(end, conn):
-    """What the other host has said of web1; its files are in a folder of that host."""
+    """The migration info of web1 on its source; its files are in a folder of that host."""
     paths = end.make(conn)
-    said = migrationinfo.gather(conn, end.settings, "web1")["web1"]
+    info = migrationinfo.gather(conn, end.settings, "web1")["web1"]
     for path in paths:
         shutil.move(path, end.folder / path.name)
     lifecycle.undefine(conn, "web1")
-    return said
+    return info
 
 
 def prepare(end, moving, token="t1"):
-    """Make ready for a VM."""
+    """Prepare the arrival of a VM."""
     return arrival.prepare(end.context, moving, token, "hyper1")
 
 
-def come(end, conn, moving):
-    """Have all come: the files, and the definition."""
+def deliver(end, conn, moving):
+    """Deliver everything: the files, and the definition."""
     paths = [Path(disk.path) for disk in moving.disks]
     for path in paths:
         path.write_bytes((end.folder / path.name).read_bytes())
@@ -53,21 +53,25 @@ def pools(conn):
     )
 
 
-@pytest.mark.parametrize("spoilt", [{}, {"disks": "of another type"}])
-def test_a_newer_version_of_the_protocol_is_refused_in_one_line(end, moving, spoilt):
-    about = {**wire.plain(moving), "wire": moveprotocol.WIRE}
+@pytest.mark.parametrize("bad_fields", [{}, {"disks": "of another type"}])
+def test_a_newer_version_of_the_protocol_is_refused_in_one_line(end, moving, bad_fields):
+    plain_info = {**wire.plain(moving), "wire": moveprotocol.WIRE}
     context = replace(end.context, opts={"id": "hyper2"})
-    assert arrival.parse_migration_info(context, about) == replace(moving, wire=moveprotocol.WIRE)
+    assert arrival.parse_migration_info(context, plain_info) == replace(
+        moving, wire=moveprotocol.WIRE
+    )
 
     with pytest.raises(MigrationFailed, match="VM 'web1' .*update this host: salt hyper2 saltutil"):
-        arrival.parse_migration_info(context, {**about, "wire": moveprotocol.WIRE + 1, **spoilt})
+        arrival.parse_migration_info(
+            context, {**plain_info, "wire": moveprotocol.WIRE + 1, **bad_fields}
+        )
 
 
-def test_a_host_that_says_no_version_of_the_protocol_is_an_older_one(end, moving):
+def test_a_host_without_a_version_of_the_protocol_is_an_older_one(end, moving):
     assert arrival.parse_migration_info(end.context, wire.plain(moving)) == moving
 
 
-def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, conn, moving):
+def test_new_files_are_on_record_and_dropped_when_the_source_keeps_the_vm(end, conn, moving):
     assert prepare(end, moving) == {"images": {}, "present": [], "token": "t1"}
 
     assert end.phase("arrival") == "ready" and pools(conn) == [str(end.images)]
@@ -81,7 +85,7 @@ def test_what_is_made_is_noted_and_dropped_when_the_source_keeps_the_vm(end, con
     assert end.hypervisor.files() == [] and end.record("arrival") is None and pools(conn) == []
 
 
-def test_a_vm_that_is_not_here_yet_is_said_to_be_coming(end, conn, moving):
+def test_a_vm_that_is_not_here_yet_is_not_started(end, conn, moving):
     prepare(end, moving)
 
     with (
@@ -103,7 +107,7 @@ def test_a_vm_that_is_still_coming_is_not_started_under_another_name(end, conn, 
         pytest.fail("it was started")
 
 
-def test_what_was_written_to_is_not_empty(end, conn, moving):
+def test_a_target_with_a_changed_file_is_not_empty(end, conn, moving):
     prepare(end, moving)
     with open(moving.disks[0].path, "r+b") as handle:
         handle.write(b"x")
@@ -111,7 +115,7 @@ def test_what_was_written_to_is_not_empty(end, conn, moving):
     assert end.state(conn)["target"]["is_empty"] is False
 
 
-def test_of_a_vm_of_which_no_file_is_made_here_none_says_that_it_did_not_come(end, conn, moving):
+def test_a_target_without_a_file_of_the_vm_does_not_report_it_as_empty(end, conn, moving):
     prepare(end, replace(moving, disks=[]))
 
     assert end.state(conn)["target"]["is_empty"] is False
@@ -142,17 +146,17 @@ def test_a_file_that_is_there_is_refused_and_stays(end, conn, moving):
     assert path.read_bytes() == b"somebody's" and end.record("arrival") is None
 
 
-def test_what_cannot_be_made_is_taken_back(end, conn, moving, monkeypatch):
+def test_files_are_removed_if_the_next_one_cannot_be_made(end, conn, moving, monkeypatch):
     from saltvirt.migration.host import incomingfiles
 
-    make = incomingfiles.make
+    real_make = incomingfiles.make
 
-    def second_fails(file):
+    def fail_for_second(file):
         if file.path.endswith("_1.raw"):
             raise MigrationFailed("disk full")
-        make(file)
+        real_make(file)
 
-    monkeypatch.setattr(incomingfiles, "make", second_fails)
+    monkeypatch.setattr(incomingfiles, "make", fail_for_second)
     with pytest.raises(MigrationFailed, match="disk full"):
         prepare(end, moving)
     assert end.hypervisor.files() == [] and end.record("arrival") is None
@@ -169,11 +173,11 @@ def test_a_second_move_to_here_is_refused_and_names_what_settles_the_first(end, 
 def test_a_vm_that_has_come_whole_belongs_here(end, conn, moving):
     departedvms.note_target(end.settings, "web1", "hyper3")
     prepare(end, moving)
-    noted = come(end, conn, moving)
+    noted = deliver(end, conn, moving)
 
-    said = end.step("arrive", is_handed=False, noted={**noted, "autostart": True})
+    answer = end.step("arrive", is_handed=False, noted={**noted, "autostart": True})
 
-    assert said == {"warnings": []} and end.phase("arrival") == "arrived"
+    assert answer == {"warnings": []} and end.phase("arrival") == "arrived"
     assert lifecycle.list_autostarted_domains(conn) == {"web1"}
     with pytest.raises(MigrationFailed, match="it is arrived here"):
         end.step("drop")
@@ -183,34 +187,36 @@ def test_a_vm_that_has_come_whole_belongs_here(end, conn, moving):
     departedvms.refuse_moved(end.settings, "web1")
 
 
-@pytest.mark.parametrize(("more", "starts"), [({}, {"web1"}), ({"autostart": False}, set())])
-def test_it_starts_with_its_host_as_before_also_if_its_source_is_lost(
-    end, conn, moving, more, starts
+@pytest.mark.parametrize(("later_facts", "starts"), [({}, {"web1"}), ({"autostart": False}, set())])
+def test_a_vm_starts_with_its_host_as_before_even_if_its_source_is_lost(
+    end, conn, moving, later_facts, starts
 ):
     moving = replace(moving, autostart=True)
     prepare(end, moving)
-    noted = come(end, conn, moving)
-    # What a source that answers has noted at last is what counts.
-    noted = {**noted, **more} if more else {}
+    noted = deliver(end, conn, moving)
+    # What a responsive source has noted last decides.
+    noted = {**noted, **later_facts} if later_facts else {}
 
     end.step("arrive", is_handed=True, noted=noted)
 
     assert lifecycle.list_autostarted_domains(conn) == starts
 
 
-def test_one_that_was_renamed_since_it_came_starts_with_its_host_and_no_other(end, conn, moving):
-    """The runner died before its last step; meanwhile another VM was given the name."""
+def test_a_vm_that_was_renamed_after_its_arrival_starts_with_its_host_and_no_other_does(
+    end, conn, moving
+):
+    """The runner died before its last step; meanwhile another VM got the name."""
     prepare(end, moving)
-    noted = come(end, conn, moving)
+    noted = deliver(end, conn, moving)
     end.step("arrive", is_handed=True, noted=noted)
     paths = [disk.path for disk in moving.disks]
     lifecycle.undefine(conn, "web1")
     end.define(conn, "web1-old", moving.uuid, paths=paths)
     end.define(conn, "web1", "4dea22b3-1d52-d8f3-2516-782e98ab3fa1")
 
-    said = end.step("arrive", is_handed=True, noted={**noted, "autostart": True})
+    answer = end.step("arrive", is_handed=True, noted={**noted, "autostart": True})
 
-    assert said == {"warnings": []} and lifecycle.list_autostarted_domains(conn) == {"web1-old"}
+    assert answer == {"warnings": []} and lifecycle.list_autostarted_domains(conn) == {"web1-old"}
 
 
 def lose(path):
@@ -228,15 +234,15 @@ def change(path):
 
 
 @pytest.mark.parametrize(
-    ("harm", "why"),
+    ("harm", "reason"),
     [(lose, "is missing"), (cut, "has 1000 bytes, not 400000"), (change, "is not what was sent")],
 )
-def test_a_vm_that_has_not_come_whole_is_refused_for_good(end, conn, moving, harm, why):
+def test_a_vm_that_has_not_come_whole_is_refused_for_good(end, conn, moving, harm, reason):
     prepare(end, moving)
-    noted = come(end, conn, moving)
+    noted = deliver(end, conn, moving)
     harm(Path(moving.disks[0].path))
 
-    with pytest.raises(VmIncomplete, match=f"has not come here whole: .*web1_0.raw {why}"):
+    with pytest.raises(VmIncomplete, match=f"has not come here whole: .*web1_0.raw {reason}"):
         end.step("arrive", is_handed=False, noted=noted)
     assert end.phase("arrival") == "refused"
 
@@ -246,7 +252,7 @@ def test_a_vm_that_has_not_come_whole_is_refused_for_good(end, conn, moving, har
 
 def test_a_disk_that_cannot_be_read_has_not_come_whole(end, conn, moving, monkeypatch):
     prepare(end, moving)
-    noted = come(end, conn, moving)
+    noted = deliver(end, conn, moving)
 
     def fail(_path):
         raise OSError(5, "Input/output error")
@@ -258,7 +264,7 @@ def test_a_disk_that_cannot_be_read_has_not_come_whole(end, conn, moving, monkey
 
 def test_a_vm_that_ran_here_is_not_refused(end, conn, moving):
     prepare(end, moving)
-    noted = come(end, conn, moving)
+    noted = deliver(end, conn, moving)
     change(Path(moving.disks[0].path))
 
     with pytest.raises(VmIncomplete, match="has not come here whole"):
@@ -268,7 +274,7 @@ def test_a_vm_that_ran_here_is_not_refused(end, conn, moving):
 
 @pytest.fixture
 def live(end, conn, moving):
-    """What the other host has said of web1 as it runs there: its disks are copied by libvirt."""
+    """The migration info of web1 as it runs on its source: libvirt copies its disks."""
     formats = ("raw", "qcow2")
     disks = [
         replace(disk, how="copy", format=fmt, virtual_bytes=8 * 2**20)
@@ -278,19 +284,19 @@ def live(end, conn, moving):
 
 
 def resize(disk, size_bytes):
-    """Have the disk of a VM that has come another size than it had."""
+    """Give the disk of an arrived VM another size."""
     Path(disk.path).unlink()
     tool.create(disk.path, size_bytes, disk.format)
 
 
 @pytest.mark.parametrize("size_bytes", [8 * 2**20, 9 * 2**20])
-def test_what_libvirt_copies_is_as_big_as_it_was_or_was_resized_since(end, conn, live, size_bytes):
+def test_a_copy_by_libvirt_is_as_large_as_its_source_or_was_resized(end, conn, live, size_bytes):
     prepare(end, live)
     for disk in live.disks:
         resize(disk, size_bytes)
     end.define(conn, "web1", live.uuid, paths=[disk.path for disk in live.disks])
 
-    # It was stopped from within as soon as it ran here.
+    # The guest stopped itself as soon as it ran here.
     end.step("arrive", is_handed=True)
     assert end.phase("arrival") == "arrived"
 
@@ -319,7 +325,7 @@ def test_a_copy_whose_header_is_cut_off_has_not_come_whole(end, conn, live):
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_vm_whose_definition_leaves_has_one_here_before_it_arrives(end, conn, moving, leaves):
     prepare(end, moving)
-    noted = {**come(end, conn, moving), "leaves": leaves}
+    noted = {**deliver(end, conn, moving), "leaves": leaves}
     xml = conn.lookupByName("web1").XMLDesc(0)
     lifecycle.undefine(conn, "web1")
     lifecycle.create_transient(conn, xml)
@@ -334,9 +340,9 @@ def test_a_vm_whose_definition_leaves_has_one_here_before_it_arrives(end, conn, 
     assert end.phase("arrival") == "arrived"
 
 
-def test_what_runs_here_is_not_dropped(end, conn, moving):
+def test_a_running_vm_is_not_dropped(end, conn, moving):
     prepare(end, moving)
-    come(end, conn, moving)
+    deliver(end, conn, moving)
     lifecycle.start(conn, "web1")
 
     for step in ("refuse", "drop"):
@@ -347,29 +353,31 @@ def test_what_runs_here_is_not_dropped(end, conn, moving):
 
 def test_a_file_that_another_vm_uses_by_now_is_not_removed(end, conn, moving):
     prepare(end, moving)
-    used = [moving.disks[0].path]
-    end.define(conn, "db1", uuid="4dea22b3-1d52-d8f3-2516-782e98ab3fa1", paths=used)
+    used_paths = [moving.disks[0].path]
+    end.define(conn, "db1", uuid="4dea22b3-1d52-d8f3-2516-782e98ab3fa1", paths=used_paths)
 
     end.step("drop")
 
     assert end.hypervisor.files() == ["web1_0.raw"]
 
 
-def test_a_place_is_made_for_what_its_firmware_noted(end, conn, moving):
+def test_a_file_is_made_for_the_variables_of_its_firmware(end, conn, moving):
     nvram = end.images / "web1_VARS.fd"
-    said = FileFacts(path=str(nvram), how="push", size_bytes=8192, actual_bytes=8192)
-    prepare(end, replace(moving, nvram=[said]))
+    nvram_facts = FileFacts(path=str(nvram), how="push", size_bytes=8192, actual_bytes=8192)
+    prepare(end, replace(moving, nvram=[nvram_facts]))
 
     assert nvram.stat().st_size == 8192 and nvram.stat().st_mode & 0o777 == 0o600
-    noted = come(end, conn, moving)
+    noted = deliver(end, conn, moving)
     nvram.unlink()
     with pytest.raises(VmIncomplete, match="its file .*web1_VARS.fd is missing"):
         end.step("arrive", is_handed=False, noted=noted)
 
 
-def test_no_file_is_made_of_which_nobody_says_how_big_it_is(end, conn, moving):
-    for how, said in (("push", "size_bytes"), ("copy", "virtual_bytes")):
-        (disk,) = [replace(one, how=how, **{said: None}) for one in moving.disks[:1]]
+def test_no_file_is_made_of_unknown_size(end, conn, moving):
+    for how, field in (("push", "size_bytes"), ("copy", "virtual_bytes")):
+        (disk,) = [
+            replace(incoming_disk, how=how, **{field: None}) for incoming_disk in moving.disks[:1]
+        ]
 
         with pytest.raises(VirtError, match="does not say how big .*web1_0.raw is"):
             prepare(end, replace(moving, disks=[disk]))
@@ -378,24 +386,26 @@ def test_no_file_is_made_of_which_nobody_says_how_big_it_is(end, conn, moving):
 
 def test_images_that_the_host_lacks_are_sent_first_and_checked(end, conn, moving):
     image = ImageFacts(file_bytes=5, source="https://images.example.com/a.qcow2")
-    disks = [replace(one, base="ab" * 32, image=image) for one in moving.disks[:1]]
-    lacking = replace(moving, disks=disks)
+    disks = [
+        replace(incoming_disk, base="ab" * 32, image=image) for incoming_disk in moving.disks[:1]
+    ]
+    without_image = replace(moving, disks=disks)
 
-    ((digest, path),) = prepare(end, lacking)["images"].items()
+    ((digest, path),) = prepare(end, without_image)["images"].items()
 
     assert digest == "ab" * 32 and Path(path).stat().st_size == 5
     assert end.phase("arrival") == "preparing" and end.hypervisor.files() == []
     Path(path).write_bytes(b"other")
     with pytest.raises(VirtError, match="arrived damaged"):
-        arrival.resume(end.context, lacking, "t1")
+        arrival.resume(end.context, without_image, "t1")
     assert end.record("arrival") is None and not Path(path).exists() and pools(conn) == []
 
 
 def test_two_moves_into_one_folder_do_not_end_each_others_pool(end, conn, moving):
-    moved = [replace(d, path=d.path.replace("web1", "web1-1")) for d in moving.disks]
+    other_disks = [replace(d, path=d.path.replace("web1", "web1-1")) for d in moving.disks]
     uuid = "4dea22b3-1d52-d8f3-2516-782e98ab3fa1"
     prepare(end, moving)
-    prepare(end, replace(moving, name="web1-1", uuid=uuid, disks=moved), "t2")
+    prepare(end, replace(moving, name="web1-1", uuid=uuid, disks=other_disks), "t2")
 
     end.step("drop")
     assert pools(conn) == [str(end.images)]

@@ -1,4 +1,4 @@
-"""A file that an arrival has on record is that arrival's only if it has made it."""
+"""A file that an arrival has on record belongs to it only if the arrival has made it."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ __all__ = ["moving"]
 
 
 class Killed(BaseException):
-    """What ends a job on the spot: nothing is undone."""
+    """A job is killed: it cannot undo anything."""
 
 
 def _die(*_args):
@@ -20,9 +20,9 @@ def _die(*_args):
 
 
 def _cut_off(end, moving, monkeypatch, step):
-    """Have a job on the target be killed before it does a step for the first disk."""
-    with monkeypatch.context() as patched, pytest.raises(Killed):
-        patched.setattr(claims, step, _die)
+    """Kill a job on the target before a step for the first disk."""
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(claims, step, _die)
         prepare(end, moving)
     assert end.phase("arrival") == "preparing"
     return Path(moving.disks[0].path)

@@ -1,4 +1,4 @@
-"""What somebody else has made where a VM comes is neither written over nor removed."""
+"""A file of another host in the place of a VM's file is neither written over nor removed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,19 +12,19 @@ __all__ = ["moving"]
 
 
 @pytest.mark.parametrize("how", ["push", "copy"])
-@pytest.mark.parametrize("which", [0, 1])
-def test_a_file_of_another_host_that_shares_the_folder_stays(end, moving, monkeypatch, how, which):
-    path = Path(moving.disks[which].path)
-    looked = reservations.refuse_taken
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_file_of_another_host_that_shares_the_folder_stays(end, moving, monkeypatch, how, number):
+    path = Path(moving.disks[number].path)
+    real_check = reservations.refuse_taken
 
-    def faster(settings, name, paths):
-        looked(settings, name, paths)
+    def write_after_check(settings, name, paths):
+        real_check(settings, name, paths)
         if str(path) in paths:
-            # That one has a record on its own host alone.
+            # The other host has its record only on itself.
             path.write_bytes(b"another's")
 
-    disks = [replace(one, how=how, virtual_bytes=1 << 20) for one in moving.disks]
-    monkeypatch.setattr(reservations, "refuse_taken", faster)
+    disks = [replace(disk, how=how, virtual_bytes=1 << 20) for disk in moving.disks]
+    monkeypatch.setattr(reservations, "refuse_taken", write_after_check)
     with pytest.raises(VirtError, match=f"cannot make {path}: File exists"):
         prepare(end, replace(moving, disks=disks))
 

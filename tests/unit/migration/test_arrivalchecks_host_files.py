@@ -1,4 +1,4 @@
-"""What a VM names beside its disks is looked for on the host that takes it."""
+"""A host that takes a VM looks for the files that its definition names beside its disks."""
 
 from saltvirt.libvirt import connect
 from saltvirt.migration.host import arrivalchecks
@@ -15,16 +15,16 @@ XML = (
 )
 
 
-def test_each_is_told_to_the_other_host(tmp_path):
+def test_each_file_is_in_the_migration_info(tmp_path):
     (tmp_path / "vars.fd").touch()
     with connect.open_connection(TEST, readonly=False) as conn:
-        dom = conn.defineXML(XML.format(tmp_path))
+        vm = conn.defineXML(XML.format(tmp_path))
         try:
             files = migrationinfo.gather(conn, TEST, "m1")["m1"].files
             (tmp_path / "m1_VARS.fd").touch()
-            later = migrationinfo.gather(conn, TEST, "m1")["m1"].files
+            later_files = migrationinfo.gather(conn, TEST, "m1")["m1"].files
         finally:
-            dom.undefine()
+            vm.undefine()
 
     assert files == [
         str(tmp_path / "code.fd"),
@@ -32,8 +32,8 @@ def test_each_is_told_to_the_other_host(tmp_path):
         f"{tmp_path}/logs/",
         str(tmp_path / "vars.fd"),
     ]
-    # The variables are sent as they are, so nothing is made of their template.
-    assert later == files[:3]
+    # The variables file itself is sent, so the template is not needed.
+    assert later_files == files[:3]
 
 
 def test_a_host_names_what_it_lacks(tmp_path):

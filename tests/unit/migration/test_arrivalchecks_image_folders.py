@@ -1,4 +1,4 @@
-"""The image folders of two hosts between which a VM moves: the same, however they are written."""
+"""The image folders of two hosts must be the same for a move, in any spelling."""
 
 from dataclasses import replace
 
@@ -8,13 +8,17 @@ from saltvirt.migration.host import arrivalchecks
 from saltvirt.vm.show.host import migrationinfo
 
 
-@pytest.mark.parametrize(("there", "refused"), [("{}/", 0), ("{}", 0), ("{}-other", 1)])
-def test_only_another_folder_is_another(end, conn, there, refused):
+@pytest.mark.parametrize(("images", "count"), [("{}/", 0), ("{}", 0), ("{}-other", 1)])
+def test_only_a_different_folder_is_refused(end, conn, images, count):
     end.make(conn)
     moving = migrationinfo.gather(conn, end.settings, "web1")["web1"]
     lifecycle.undefine(conn, "web1")
-    host = replace(end.settings, images=there.format(end.settings.images))
+    host = replace(end.settings, images=images.format(end.settings.images))
 
-    why = [one for one in arrivalchecks.check(conn, host, moving) if "its image folder is" in one]
+    reasons = [
+        reason
+        for reason in arrivalchecks.check(conn, host, moving)
+        if "its image folder is" in reason
+    ]
 
-    assert len(why) == refused
+    assert len(reasons) == count

@@ -1,4 +1,4 @@
-"""What a host has of a VM that comes is looked for once; what is here is not overwritten."""
+"""A host looks for a VM's files once; a file that is here is not overwritten."""
 
 import shutil
 from dataclasses import replace
@@ -26,34 +26,41 @@ def image(end):
 
 @pytest.fixture
 def moving(end, conn, image):
-    """What the other host has said of web1, whose disk is over the image."""
+    """The migration info of web1 on its source; its disk is over the image."""
     (path,) = end.make(conn, count=1)
-    said = migrationinfo.gather(conn, end.settings, "web1")["web1"]
+    info = migrationinfo.gather(conn, end.settings, "web1")["web1"]
     conn.lookupByName("web1").undefine()
     path.unlink()
-    kept = ImageFacts(source="https://images.example.com/a", file_bytes=image[0].stat().st_size)
-    copied = {"how": "copy", "format": "qcow2", "virtual_bytes": 9 * MIB}
-    disk = replace(said.disks[0], base=image[1], image=kept, **copied)
-    return replace(said, state="running", disks=[disk])
+    image_facts = ImageFacts(
+        source="https://images.example.com/a", file_bytes=image[0].stat().st_size
+    )
+    copy_facts = {"how": "copy", "format": "qcow2", "virtual_bytes": 9 * MIB}
+    disk = replace(info.disks[0], base=image[1], image=image_facts, **copy_facts)
+    return replace(info, state="running", disks=[disk])
 
 
 def test_an_image_that_comes_first_is_what_the_disk_is_made_over(end, conn, image, moving):
     path, digest = image
-    asked = arrival.prepare(end.context, moving, "t1", "hyper1")
-    assert list(asked["images"]) == [digest] and end.phase("arrival") == "preparing"
-    shutil.copy(path, asked["images"][digest])
+    request = arrival.prepare(end.context, moving, "t1", "hyper1")
+    assert list(request["images"]) == [digest] and end.phase("arrival") == "preparing"
+    shutil.copy(path, request["images"][digest])
 
-    said = arrival.resume(end.context, moving, "t1")
+    answer = arrival.resume(end.context, moving, "t1")
 
-    assert said == {"images": {}, "present": [], "token": "t1"} and end.phase("arrival") == "ready"
+    assert (
+        answer == {"images": {}, "present": [], "token": "t1"} and end.phase("arrival") == "ready"
+    )
     (disk,) = moving.disks
-    made = diskpaths.measure(disk.path, "qcow2")
-    assert (made["backing"], made["virtual"]) == (cache.find(end.settings, digest).path, 9 * MIB)
-    left = end.record("arrival").facts
-    assert left["paths"] == [disk.path] and left["images"] == {}
-    # It is not asked for again.
-    found = arrivalplan.gather(end.context, moving, frozenset(), "t2")
-    assert found.incoming == {} and found.images[digest].path == made["backing"]
+    measured = diskpaths.measure(disk.path, "qcow2")
+    assert (measured["backing"], measured["virtual"]) == (
+        cache.find(end.settings, digest).path,
+        9 * MIB,
+    )
+    facts = end.record("arrival").facts
+    assert facts["paths"] == [disk.path] and facts["images"] == {}
+    # It is not requested again.
+    plan_facts = arrivalplan.gather(end.context, moving, frozenset(), "t2")
+    assert plan_facts.incoming == {} and plan_facts.images[digest].path == measured["backing"]
 
 
 def test_a_medium_that_appears_after_the_look_is_not_overwritten(end, conn, moving, monkeypatch):
@@ -72,15 +79,15 @@ def test_a_medium_that_appears_after_the_look_is_not_overwritten(end, conn, movi
     assert iso.read_bytes() == b"somebody's" and end.record("arrival") is None
 
 
-def test_a_medium_that_is_here_is_said_to_be(end, conn, moving):
+def test_a_medium_that_is_here_is_reported_as_present(end, conn, moving):
     iso = Path(end.images, "tools.iso")
     iso.write_bytes(b"tool")
     (disk,) = moving.disks
     medium = replace(disk, path=str(iso), device="cdrom", how="push", base=None, size_bytes=4)
 
-    said = arrival.prepare(end.context, replace(moving, disks=[medium]), "t1", "hyper1")
+    answer = arrival.prepare(end.context, replace(moving, disks=[medium]), "t1", "hyper1")
 
-    assert said["present"] == [str(iso)] and end.record("arrival").facts["paths"] == []
+    assert answer["present"] == [str(iso)] and end.record("arrival").facts["paths"] == []
 
 
 def test_a_medium_that_is_being_purged_is_not_here(end, conn, moving):
@@ -101,8 +108,8 @@ def test_a_medium_that_is_only_coming_with_another_vm_is_not_here(end, conn, mov
     iso = Path(end.images, "tools.iso")
     (disk,) = moving.disks
     medium = replace(disk, path=str(iso), device="cdrom", how="push", base=None, size_bytes=4)
-    other = {"name": "db1", "uuid": "4dea22b3-1d52-d8f3-2516-782e98ab3fa1"}
-    arrival.prepare(end.context, replace(moving, **other, disks=[medium]), "t1", "hyper1")
+    other_vm = {"name": "db1", "uuid": "4dea22b3-1d52-d8f3-2516-782e98ab3fa1"}
+    arrival.prepare(end.context, replace(moving, **other_vm, disks=[medium]), "t1", "hyper1")
 
     with pytest.raises(StorageError, match="is to be a file of VM 'db1', which .* on its way here"):
         arrival.prepare(end.context, replace(moving, disks=[medium]), "t2", "hyper1")

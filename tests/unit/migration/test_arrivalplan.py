@@ -1,4 +1,4 @@
-"""An arrival is decided from facts: which files are made, and which images are sent first."""
+"""The plan of an arrival: which files are made, and which images are sent first."""
 
 import pytest
 import told
@@ -15,23 +15,23 @@ SIZES = {"virtual_bytes": 1000, "actual_bytes": 1, "backing": None, "size_bytes"
 NOTHING = LocalFacts(present_media=frozenset(), images={}, incoming={})
 
 
-def disk(name="vda", how="push", **said):
-    """Return what another host says of a disk."""
-    return {"target": name, "path": f"/srv/{name}", "how": how, **SIZES, **said}
+def disk(name="vda", how="push", **facts):
+    """Return the facts of a disk on its source."""
+    return {"target": name, "path": f"/srv/{name}", "how": how, **SIZES, **facts}
 
 
-def medium(**said):
-    """Return what another host says of a medium."""
-    return disk("sda", path=ISO, device="cdrom", format="raw", **said)
+def medium(**facts):
+    """Return the facts of a medium on its source."""
+    return disk("sda", path=ISO, device="cdrom", format="raw", **facts)
 
 
-def moving(*disks, **said):
-    """Return what another host says of a VM."""
-    return told.moving(disks=list(disks), uuid="u1", **said)
+def moving(*disks, **facts):
+    """Return the migration info of a VM."""
+    return told.moving(disks=list(disks), uuid="u1", **facts)
 
 
 def lacking(*digests):
-    """Return the facts of a host that has no image, and where each is to be sent."""
+    """Return the facts of a host without these images, with the paths for them."""
     return LocalFacts(
         present_media=frozenset(),
         images=dict.fromkeys(digests),
@@ -39,7 +39,7 @@ def lacking(*digests):
     )
 
 
-def test_what_is_sent_as_it_is_gets_a_file_of_its_size_and_what_libvirt_copies_a_disk():
+def test_a_sent_file_keeps_its_size_and_a_copied_disk_is_made_empty():
     vm = moving(disk(), disk("vdb", "copy", format="raw"), disk("vdc", "shared"))
 
     assert arrivalplan.decide(vm, NOTHING) == ArrivalPlan(
@@ -51,32 +51,32 @@ def test_what_is_sent_as_it_is_gets_a_file_of_its_size_and_what_libvirt_copies_a
 
 
 def test_a_copy_is_made_over_the_image_that_is_here():
-    here = LocalFacts(present_media=frozenset(), images={A: BASE}, incoming={})
+    local_facts = LocalFacts(present_media=frozenset(), images={A: BASE}, incoming={})
 
-    (file,) = arrivalplan.decide(moving(disk(how="copy", base=A)), here).files
+    (file,) = arrivalplan.decide(moving(disk(how="copy", base=A)), local_facts).files
 
     assert (file.format, file.size_bytes, file.base) == ("qcow2", 1000, BASE)
 
 
-def test_a_disk_that_is_sent_needs_its_image_here_and_says_so_itself():
-    here = LocalFacts(present_media=frozenset(), images={A: BASE}, incoming={})
+def test_a_sent_disk_needs_its_image_here_and_names_it():
+    local_facts = LocalFacts(present_media=frozenset(), images={A: BASE}, incoming={})
 
-    (file,) = arrivalplan.decide(moving(disk(base=A, image=IMAGE)), here).files
+    (file,) = arrivalplan.decide(moving(disk(base=A, image=IMAGE)), local_facts).files
 
     assert file == ComingFile(path="/srv/vda", transfer="push", size_bytes=400)
 
 
 def test_images_are_sent_before_anything_is_made_over_them():
-    other = disk("vdc", "copy", base=B, image={**IMAGE, "file_bytes": 800})
-    vm = moving(disk(base=A, image=IMAGE), disk("vdb", base=A, image=IMAGE), other)
+    other_disk = disk("vdc", "copy", base=B, image={**IMAGE, "file_bytes": 800})
+    vm = moving(disk(base=A, image=IMAGE), disk("vdb", base=A, image=IMAGE), other_disk)
 
-    decided = arrivalplan.decide(vm, lacking(A, B))
+    plan = arrivalplan.decide(vm, lacking(A, B))
 
-    assert decided.images == (
+    assert plan.images == (
         AwaitedImage(digest=A, path="/srv/base/a", size_bytes=700),
         AwaitedImage(digest=B, path="/srv/base/b", size_bytes=800),
     )
-    assert decided.files == () and decided.image_paths == {A: "/srv/base/a", B: "/srv/base/b"}
+    assert plan.files == () and plan.image_paths == {A: "/srv/base/a", B: "/srv/base/b"}
 
 
 def test_an_image_that_neither_host_knows_is_refused():
@@ -84,46 +84,56 @@ def test_an_image_that_neither_host_knows_is_refused():
         arrivalplan.decide(moving(disk(base=A)), lacking(A))
 
 
-@pytest.mark.parametrize(("how", "unknown"), [("push", "size_bytes"), ("copy", "virtual_bytes")])
-def test_a_file_of_which_nobody_says_how_big_it_is_is_refused(how, unknown):
+@pytest.mark.parametrize(
+    ("how", "missing_field"), [("push", "size_bytes"), ("copy", "virtual_bytes")]
+)
+def test_a_file_of_unknown_size_is_refused(how, missing_field):
     with pytest.raises(StorageError, match="does not say how big /srv/vda is"):
-        arrivalplan.decide(moving(disk(how=how, **{unknown: None})), NOTHING)
+        arrivalplan.decide(moving(disk(how=how, **{missing_field: None})), NOTHING)
 
 
 def test_a_medium_is_made_only_where_it_is_missing():
-    vm, here = (
+    vm, local_facts = (
         moving(disk(), medium()),
         LocalFacts(present_media=frozenset([ISO]), images={}, incoming={}),
     )
 
-    lacked, had = arrivalplan.decide(vm, NOTHING), arrivalplan.decide(vm, here)
+    without_medium, with_medium = (
+        arrivalplan.decide(vm, NOTHING),
+        arrivalplan.decide(vm, local_facts),
+    )
 
-    assert [file.path for file in lacked.files] == ["/srv/vda", ISO] and lacked.present_media == ()
-    assert [file.path for file in had.files] == ["/srv/vda"] and had.present_media == (ISO,)
+    assert [file.path for file in without_medium.files] == [
+        "/srv/vda",
+        ISO,
+    ] and without_medium.present_media == ()
+    assert [file.path for file in with_medium.files] == [
+        "/srv/vda"
+    ] and with_medium.present_media == (ISO,)
 
 
 def test_a_medium_that_is_in_two_drives_is_made_and_sent_once():
-    """The second time its file was there already, and no host took the VM."""
-    both = moving(medium(), disk(), {**medium(), "target": "sdb"})
+    """With the second drive its file would exist already, and no host would take the VM."""
+    vm = moving(medium(), disk(), {**medium(), "target": "sdb"})
 
-    plan = arrivalplan.decide(both, NOTHING)
+    plan = arrivalplan.decide(vm, NOTHING)
 
-    assert [one.path for one in plan.files] == [ISO, "/srv/vda"]
-    assert [one.path for one in sending.find_pushed(both, ())] == [ISO, "/srv/vda"]
+    assert [file.path for file in plan.files] == [ISO, "/srv/vda"]
+    assert [file.path for file in sending.find_pushed(vm, ())] == [ISO, "/srv/vda"]
 
 
-def test_what_the_firmware_noted_is_made_if_it_is_sent():
-    sent, moved = (
+def test_a_variables_file_is_made_if_it_is_sent():
+    pushed_file, copied_file = (
         {"path": f"/srv/{how}.fd", "how": how, "size_bytes": 8, "actual_bytes": 8}
         for how in ("push", "copy")
     )
 
-    (file,) = arrivalplan.decide(moving(nvram=[sent, moved]), NOTHING).files
+    (file,) = arrivalplan.decide(moving(nvram=[pushed_file, copied_file]), NOTHING).files
 
     assert file == ComingFile(path="/srv/push.fd", transfer="push", size_bytes=8)
 
 
-def test_what_is_on_record_before_anything_is_made():
+def test_the_record_before_anything_is_made():
     vm = moving(
         disk(),
         medium(),
@@ -145,10 +155,10 @@ def test_what_is_on_record_before_anything_is_made():
 
 def test_a_disk_that_its_source_could_not_measure_is_taken_as_it_comes():
     unmeasured = disk("vdb", "copy", virtual_bytes=None)
-    others = disk("vdc", "copy", format="vmdk")
+    unknown_format = disk("vdc", "copy", format="vmdk")
 
     facts = arrivalplan.initial_facts(
-        moving(disk(how="copy"), unmeasured, others), frozenset(), "hyper1"
+        moving(disk(how="copy"), unmeasured, unknown_format), frozenset(), "hyper1"
     )
 
     assert facts.virtual == {"/srv/vda": ["qcow2", 1000]}

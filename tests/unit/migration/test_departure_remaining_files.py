@@ -1,4 +1,4 @@
-"""What stays on the source of a move: of a VM that a third host has, and of one moved by hand."""
+"""Files that stay on the source: of a VM on a third host, and of a VM moved by hand."""
 
 import os
 import time
@@ -16,7 +16,7 @@ from saltvirt.vm.power.host import startlock
 from saltvirt.vm.show.host import migrationinfo
 
 
-def test_what_a_third_host_has_stays_here_off_and_is_named(end, conn):
+def test_the_files_of_a_vm_that_a_third_host_has_stay_and_are_named(end, conn):
     paths = end.make(conn)
     end.begin()
     end.send()
@@ -46,12 +46,12 @@ def test_give_way_is_refused_while_the_vm_runs(end, conn):
 def test_the_last_definitions_of_vms_moved_by_hand_are_kept(end, conn, monkeypatch):
     monkeypatch.setattr("saltvirt.libvirt.departedvms._MOST", 2)
     end.make(conn)
-    kept = Path(end.settings.state_dir) / "moved"
-    kept.mkdir(parents=True)
-    for name, days in (("old", 2), ("new", 1)):
-        (kept / f"{name}.xml").touch()
-        then = time.time() - days * 24 * 3600
-        os.utime(kept / f"{name}.xml", (then, then))
+    folder = Path(end.settings.state_dir) / "moved"
+    folder.mkdir(parents=True)
+    for name, age_days in (("old", 2), ("new", 1)):
+        (folder / f"{name}.xml").touch()
+        timestamp = time.time() - age_days * 24 * 3600
+        os.utime(folder / f"{name}.xml", (timestamp, timestamp))
     with departure.open_departure(end.context, "web1") as vm_departure:
         vm_departure.moving = migrationinfo.gather(conn, end.settings, "web1")["web1"]
         vm_departure.target, vm_departure.is_by_hand = "hyper2", True
@@ -59,10 +59,10 @@ def test_the_last_definitions_of_vms_moved_by_hand_are_kept(end, conn, monkeypat
     end.send()
     end.step("finish")
 
-    assert sorted(path.name for path in kept.glob("*.xml")) == ["new.xml", "web1.xml"]
-    assert (kept / "web1.xml").stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in folder.glob("*.xml")) == ["new.xml", "web1.xml"]
+    assert (folder / "web1.xml").stat().st_mode & 0o777 == 0o600
     assert not lifecycle.is_defined(conn, "web1")
-    lifecycle.define(conn, (kept / "web1.xml").read_text())
+    lifecycle.define(conn, (folder / "web1.xml").read_text())
     assert lifecycle.name_of(conn, UUID) == "web1"
 
 

@@ -1,4 +1,4 @@
-"""The state of a TPM on storage that all hosts have is the one state of its VM."""
+"""The state of a TPM on shared storage is the only state of its VM."""
 
 from dataclasses import replace
 
@@ -34,8 +34,8 @@ def _with_tpm(conn, name):
     return conn.lookupByName(name).XMLDesc(0).replace("</devices>", f"{TPM}</devices>")
 
 
-@pytest.mark.parametrize("keep", [True, False])
-def test_libvirt_is_told_to_leave_it(monkeypatch, keep):
+@pytest.mark.parametrize("keeps_tpm", [True, False])
+def test_libvirt_keeps_the_state_of_a_tpm_if_asked(monkeypatch, keeps_tpm):
     class Domain:
         flags = 0
 
@@ -45,10 +45,10 @@ def test_libvirt_is_told_to_leave_it(monkeypatch, keep):
         def undefineFlags(self, flags):  # noqa: N802 (libvirt's name)
             self.flags = flags
 
-    dom = Domain()
-    monkeypatch.setattr(lifecycle, "domain", lambda *_: dom)
+    vm = Domain()
+    monkeypatch.setattr(lifecycle, "domain", lambda *_: vm)
 
-    lifecycle.undefine_moved(None, "web1", with_snapshots=False, keep_tpm=keep)
+    lifecycle.undefine_moved(None, "web1", with_snapshots=False, keep_tpm=keeps_tpm)
 
-    assert bool(dom.flags & libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM) is keep
-    assert dom.flags & libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
+    assert bool(vm.flags & libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM) is keeps_tpm
+    assert vm.flags & libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM

@@ -1,4 +1,4 @@
-"""A stopped VM moves with the snapshots in its disks; until it has arrived, its source has them."""
+"""A stopped VM moves with its disks' snapshots; its source has them until it has arrived."""
 
 import libvirt
 import pytest
@@ -20,7 +20,7 @@ TAKEN = """<domainsnapshot><name>{}</name><creationTime>1</creationTime>
 
 @pytest.fixture
 def take(conn):
-    """What takes snapshots of web1, each a child of the one before."""
+    """A function that takes snapshots of web1, each a child of the one before."""
 
     def take(*names):
         for name in names:
@@ -28,9 +28,9 @@ def take(conn):
             conn.lookupByName("web1").snapshotCreateXML(xml, 0)
 
     yield take
-    for dom in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT):
-        for one in dom.listAllSnapshots():
-            one.delete(0)
+    for vm in conn.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT):
+        for taken_snapshot in vm.listAllSnapshots():
+            taken_snapshot.delete(0)
 
 
 def test_its_source_keeps_the_snapshots_until_it_has_arrived(end, conn, take):
@@ -46,12 +46,14 @@ def test_its_source_keeps_the_snapshots_until_it_has_arrived(end, conn, take):
     assert not lifecycle.is_defined(conn, "web1") and end.hypervisor.files() == []
 
 
-@pytest.mark.parametrize(("leaves", "asked_for"), [(True, ["s1", "s2"]), (False, ())])
-def test_the_other_hosts_libvirt_is_asked_for_them(end, conn, take, monkeypatch, leaves, asked_for):
-    asked = []
-    # Its libvirt is played; a target of a move by hand looks for none itself.
+@pytest.mark.parametrize(("leaves", "expected"), [(True, ["s1", "s2"]), (False, ())])
+def test_the_targets_libvirt_is_checked_for_snapshots(
+    end, conn, take, monkeypatch, leaves, expected
+):
+    calls = []
+    # The target's libvirt is replaced; in a move by hand the target does not check.
     monkeypatch.setattr(
-        migrate, "find_missing_on_target", lambda *_, **given: asked.append(given) or []
+        migrate, "find_missing_on_target", lambda *_, **options: calls.append(options) or []
     )
     end.make(conn)
     take("s1", "s2")
@@ -60,14 +62,14 @@ def test_the_other_hosts_libvirt_is_asked_for_them(end, conn, take, monkeypatch,
 
     end.step("finish")
 
-    assert [given["snapshots"] for given in asked] == [asked_for]
+    assert [options["snapshots"] for options in calls] == [expected]
     if not leaves:
-        for one in conn.lookupByName("web1").listAllSnapshots():
-            one.delete(0)
+        for taken_snapshot in conn.lookupByName("web1").listAllSnapshots():
+            taken_snapshot.delete(0)
         conn.lookupByName("web1").undefine()
 
 
-def test_one_that_was_taken_after_it_was_sent_is_not_removed(end, conn, take):
+def test_a_snapshot_that_was_taken_after_the_sending_is_not_removed(end, conn, take):
     end.make(conn)
     take("s1")
     end.begin()
@@ -79,12 +81,12 @@ def test_one_that_was_taken_after_it_was_sent_is_not_removed(end, conn, take):
     assert snapshots.names(conn, "web1") == ["by-hand", "s1"]
 
 
-def test_one_that_is_deleted_while_it_is_sent_keeps_it(end, conn, take):
+def test_a_snapshot_that_is_deleted_while_the_vm_is_sent_keeps_the_vm(end, conn, take):
     paths = end.make(conn)
     take("s1", "s2")
     end.begin()
-    deeds = [conn.lookupByName("web1").snapshotLookupByName("s2").delete]
-    end.meanwhile = lambda: deeds and deeds.pop()(0)
+    changes = [conn.lookupByName("web1").snapshotLookupByName("s2").delete]
+    end.meanwhile = lambda: changes and changes.pop()(0)
 
     with pytest.raises(MigrationFailed, match="it has other snapshots now"):
         end.send()
@@ -92,7 +94,7 @@ def test_one_that_is_deleted_while_it_is_sent_keeps_it(end, conn, take):
 
 
 @pytest.mark.parametrize(
-    ("kept", "files", "is_running", "why"),
+    ("location", "files", "is_running", "expected"),
     [
         ("internal", "/srv/a.qcow2", False, []),
         ("internal", "/srv/a.qcow2", True, ["it has snapshots, which libvirt does not move while"]),
@@ -100,9 +102,13 @@ def test_one_that_is_deleted_while_it_is_sent_keeps_it(end, conn, take):
         ("internal", "/srv/new.qcow2", False, ["its snapshot s1 is in /srv/a.qcow2 too, which"]),
     ],
 )
-def test_those_that_cannot_move_are_named(kept, files, is_running, why):
-    one = snapshot.read(TAKEN.format("s1", kept))
+def test_snapshots_that_cannot_move_are_named(location, files, is_running, expected):
+    taken_snapshot = snapshot.read(TAKEN.format("s1", location))
 
-    found = list(migrationinfo._snapshot_obstacles([one], [{"path": files}], is_running))
+    reasons = list(
+        migrationinfo._snapshot_obstacles([taken_snapshot], [{"path": files}], is_running)
+    )
 
-    assert [said[: len(text)] for said, text in zip(found, why, strict=True)] == why
+    assert [
+        reason[: len(start)] for reason, start in zip(reasons, expected, strict=True)
+    ] == expected

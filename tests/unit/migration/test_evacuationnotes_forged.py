@@ -1,4 +1,4 @@
-"""A host that draws the VMs of others to itself by notes that it makes up, or keeps."""
+"""A host forges notes, or keeps old ones, to draw the VMs of other hosts to itself."""
 
 import copy
 import shutil
@@ -21,23 +21,23 @@ LINE = (
 @pytest.fixture
 def three(monkeypatch):
     """Three hosts; web1 is on h1, and h3 is hostile."""
-    made = clouds(monkeypatch)(3)
-    made.put("web1", "h1")
-    return made
+    cloud = clouds(monkeypatch)(3)
+    cloud.put("web1", "h1")
+    return cloud
 
 
 @pytest.fixture
 def is_in_vain(three, run):
     """A function that asserts that a restore of h3 names web1 and leaves it on h1."""
 
-    def look():
+    def assert_in_vain():
         assert run(restore.dry_run, three, "h3")["failed"] == {"web1": LINE.format("h3", "web1")}
-        with pytest.raises(evacuate.NotAllMoved) as caught:
+        with pytest.raises(evacuate.NotAllMoved) as excinfo:
             run(restore.restore, three, "h3", **HOME)
-        assert table(caught)["failed"] == {"web1": LINE.format("h3", "web1")}
+        assert table(excinfo)["failed"] == {"web1": LINE.format("h3", "web1")}
         assert three.where("web1") == ["h1"]
 
-    return look
+    return assert_in_vain
 
 
 def key_file(opts):
@@ -66,21 +66,21 @@ def test_a_note_that_the_master_did_not_prove_is_named_and_not_obeyed(
 
     is_in_vain()
 
-    assert three.notes["h3"] == {"web1": note}, "it is named until somebody has moved it"
+    assert three.notes["h3"] == {"web1": note}, "it is named until it is moved by hand"
 
 
 @pytest.mark.parametrize("key", ["name", "uuid", "host", "hosts"])
-def test_a_proof_of_something_else_is_none(three, opts, is_in_vain, key):
-    about = {"host": "h3", "name": "web1", "uuid": "uuid of web1", "hosts": ["h1"]}
-    other = {"host": "h2", "name": "web2", "uuid": "uuid of web2", "hosts": ["h2"]}
+def test_a_proof_of_other_facts_is_no_proof(three, opts, is_in_vain, key):
+    own_facts = {"host": "h3", "name": "web1", "uuid": "uuid of web1", "hosts": ["h1"]}
+    other_facts = {"host": "h2", "name": "web2", "uuid": "uuid of web2", "hosts": ["h2"]}
     three.proved(opts, "h3", web1=["h2"])
-    proof = notesignatures.note(opts, **{**about, key: other[key]}).proof
+    proof = notesignatures.note(opts, **{**own_facts, key: other_facts[key]}).proof
     three.notes["h3"] = {"web1": {"hosts": ["h1"], "uuid": "uuid of web1", "proof": proof}}
 
     is_in_vain()
 
 
-def test_what_another_master_has_proved_is_not_proved(three, opts, is_in_vain):
+def test_a_proof_of_another_master_is_no_proof(three, opts, is_in_vain):
     three.proved(opts, "h3", web1=["h1"])
     shutil.rmtree(key_file(opts).parent)
 
@@ -90,7 +90,7 @@ def test_what_another_master_has_proved_is_not_proved(three, opts, is_in_vain):
     three.proved(opts, "h3", web1=["h1"])  # by the rebuilt one
 
 
-def test_whoever_is_moved_home_by_hand_is_named_no_more(three, run, is_in_vain):
+def test_a_vm_that_was_moved_home_by_hand_is_not_named_again(three, run, is_in_vain):
     three.notes["h3"] = {"web1": {"hosts": ["h1"]}}
     is_in_vain()
 
@@ -105,27 +105,27 @@ def test_another_vm_of_that_name_stays_where_it_is(three, run, opts):
     three.put("web1", "h1", uuid="another")
 
     assert run(restore.dry_run, three, "h3")["elsewhere"] == {"web1": "h1"}
-    done = run(restore.restore, three, "h3", **HOME)
+    result = run(restore.restore, three, "h3", **HOME)
 
-    assert done["elsewhere"] == {"web1": "h1"} and done["moved"] == {}
+    assert result["elsewhere"] == {"web1": "h1"} and result["moved"] == {}
     assert three.where("web1") == ["h1"] and three.notes["h3"] == {}
 
 
-def test_a_host_that_does_not_say_which_vm_it_has_keeps_it(three, run, opts):
+def test_a_host_that_does_not_report_its_vms_uuid_keeps_the_vm(three, run, opts):
     three.proved(opts, "h3", web1=["h1"])
     three.silent.add(("h1", "virt.migration_info"))
 
-    with pytest.raises(evacuate.NotAllMoved) as caught:
+    with pytest.raises(evacuate.NotAllMoved) as excinfo:
         run(restore.restore, three, "h3", **HOME)
 
-    assert "h1 does not answer" in table(caught)["failed"]["web1"]
+    assert "h1 does not answer" in table(excinfo)["failed"]["web1"]
     assert three.noted("h3") == {"web1": ["h1"]}
     three.silent.clear()
     assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
 
 
-def test_notes_that_others_made_up_lead_nowhere(three, run, opts):
-    """H3 says that what was evacuated to it went on to h1; somebody has moved it there by hand."""
+def test_notes_that_others_made_up_have_no_effect(three, run, opts):
+    """h3 claims that its guest went on to h1; in fact it was moved there by hand."""
     three.proved(opts, "h2", web1=["h3"])
     three.notes["h3"] = {"web1": {"hosts": ["h1"]}}
 
@@ -134,7 +134,7 @@ def test_notes_that_others_made_up_lead_nowhere(three, run, opts):
 
 
 def test_an_evacuation_proves_nothing_that_was_not_proved(three, run):
-    """H3 says that web1 was its own; h1, where it is, is emptied."""
+    """H3 claims web1 as its own; h1, which has it, is emptied."""
     three.notes["h3"] = {"web1": {"hosts": ["h1"]}}
     three.refuses["h3"] = {"web1": ["it is full"]}
 
@@ -143,11 +143,11 @@ def test_an_evacuation_proves_nothing_that_was_not_proved(three, run):
     assert three.notes["h3"] == {"web1": {"hosts": ["h1"]}}
 
 
-# Proofs that it was given, and keeps.
+# Old proofs that h3 keeps.
 
 
-def emptied(three, run):
-    """Have h3 emptied of web1, and return what it notes; web1 is on h1."""
+def empty_h3(three, run):
+    """Evacuate web1 from h3 to h1, and return the notes of h3."""
     three.hosts["h1"].pop("web1", None)
     three.put("web1", "h3")
     three.refuses["h2"] = {"web1": ["it is full"]}
@@ -155,28 +155,28 @@ def emptied(three, run):
     return copy.deepcopy(three.notes["h3"])
 
 
-def replayed(three, kept):
-    """Have web1 moved to h1 by hand, and h3 say again what it noted once."""
+def replay_notes(three, old_notes):
+    """Move web1 to h1 by hand, and have h3 present its old notes again."""
     three.hosts["h3"].pop("web1", None)
     three.put("web1", "h1")
-    three.notes["h3"] = kept
+    three.notes["h3"] = old_notes
 
 
 def test_a_proof_is_of_no_use_when_the_vm_has_come_home(three, run, is_in_vain):
-    kept = emptied(three, run)
+    old_notes = empty_h3(three, run)
     assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
 
-    replayed(three, kept)
+    replay_notes(three, old_notes)
 
     is_in_vain()
 
 
 def test_a_proof_is_of_no_use_when_its_host_is_emptied_anew(three, run, is_in_vain):
-    kept = emptied(three, run)
-    again = emptied(three, run)
-    assert again["web1"] != kept["web1"]
+    old_notes = empty_h3(three, run)
+    new_notes = empty_h3(three, run)
+    assert new_notes["web1"] != old_notes["web1"]
 
-    replayed(three, kept)
+    replay_notes(three, old_notes)
 
     is_in_vain()
 
@@ -184,23 +184,23 @@ def test_a_proof_is_of_no_use_when_its_host_is_emptied_anew(three, run, is_in_va
 def test_a_proof_of_a_vm_that_did_not_move_is_of_no_use(three, run, is_in_vain):
     three.hosts["h1"].clear()
     three.put("web1", "h3")
-    three.refuses["h2"], kept = {"web1": ["it is full"]}, []
+    three.refuses["h2"], old_notes = {"web1": ["it is full"]}, []
 
-    def fails():
-        kept.append(copy.deepcopy(three.notes["h3"]))
+    def copy_and_fail():
+        old_notes.append(copy.deepcopy(three.notes["h3"]))
         raise MasterError("disk full")
 
-    three.before["h3", "virt.migrate"] = fails
+    three.before["h3", "virt.migrate"] = copy_and_fail
     with pytest.raises(evacuate.NotAllMoved):
         run(evacuate.evacuate, three, "h3", **HOW)
 
-    replayed(three, kept[0])
+    replay_notes(three, old_notes[0])
 
     is_in_vain()
 
 
-def test_what_did_not_come_home_is_proved_anew(three, run):
-    emptied(three, run)
+def test_a_vm_that_did_not_come_home_gets_a_new_proof(three, run):
+    empty_h3(three, run)
     three.put("web2", "h3")
     three.refuses = {"h2": {"web2": ["it is full"]}}
     assert run(evacuate.evacuate, three, "h3", **HOW)["moved"] == {"web2": "h1"}
@@ -215,7 +215,7 @@ def test_what_did_not_come_home_is_proved_anew(three, run):
     assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
 
 
-def test_a_host_that_is_not_told_of_new_proofs_keeps_those_it_has(three, run, opts):
+def test_a_host_without_new_proofs_keeps_its_old_ones(three, run, opts):
     three.proved(opts, "h3", web1=["h1"])
 
     class Cut(Exception):
@@ -230,26 +230,26 @@ def test_a_host_that_is_not_told_of_new_proofs_keeps_those_it_has(three, run, op
     assert run(restore.restore, three, "h3", **HOME)["moved"] == {"web1": "h3"}
 
 
-# VMs that it says it has.
+# VMs that a host claims to have.
 
 
-def test_a_host_that_says_it_has_the_vm_of_another_gets_no_proof(three, run):
-    """H3 is emptied of a web1 that h1 has; no proof is given, whatever h3 says afterwards."""
+def test_a_host_that_claims_another_hosts_vm_gets_no_proof(three, run):
+    """h3 is emptied of a web1 that h1 has; it gets no proof, even if it then disclaims web1."""
     three.put("web1", "h3")
-    seen = []
+    noted = []
 
-    def gone():
-        seen.append(copy.deepcopy(three.notes["h3"]))
+    def lose_vm():
+        noted.append(copy.deepcopy(three.notes["h3"]))
         three.hosts["h3"].pop("web1", None)
         raise HostCommandFailed("h3: it is not here")
 
     for fun in ("virt.migrate_begin", "virt.migrate"):
-        three.before["h3", fun] = gone
-    done = run(evacuate.evacuate, three, "h3", **HOW)
+        three.before["h3", fun] = lose_vm
+    result = run(evacuate.evacuate, three, "h3", **HOW)
 
-    assert seen and not any(seen) and three.notes["h3"] == {}
-    assert done["moved"] == {"web1": "h1"}
-    assert "h1 had one of that name before" in done["warnings"]["web1"]
+    assert noted and not any(noted) and three.notes["h3"] == {}
+    assert result["moved"] == {"web1": "h1"}
+    assert "h1 had one of that name before" in result["warnings"]["web1"]
 
 
 # The key.

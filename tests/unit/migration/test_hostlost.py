@@ -1,4 +1,4 @@
-"""A host died: what ran there, what is left of it, and what to type, in one order."""
+"""The report on a dead host: what ran there, what is left of it, and the commands in order."""
 
 import itertools
 import json
@@ -34,8 +34,8 @@ ROWS = {
 }
 
 
-class Hosts:
-    """Two hosts that answer, and hyper3, which is dead."""
+class FakeHosts:
+    """Two responsive hosts, and hyper3, which is dead."""
 
     def __init__(self):
         self.vms = {"hyper1": {"mail": "running"}, "hyper2": {}}
@@ -64,24 +64,24 @@ class Hosts:
 @pytest.fixture
 def hosts(opts, monkeypatch):
     """The hosts of a master that has seen four VMs on hyper3."""
-    made = Hosts()
-    monkeypatch.setattr(minions, "ask", made.ask)
+    fake_hosts = FakeHosts()
+    monkeypatch.setattr(minions, "ask", fake_hosts.ask)
     opts["virt"] = {"hypervisors": ["hyper1", "hyper2", "hyper3"]}
     for minion in ("hyper1", "hyper2", "hyper3", "web1", "db1"):
         minionkeys.accept(opts, minion, "a key")
     names = ["cache", "db1", "mail", "web1"]
     lastseen.refresh(opts, lastseen.ReportedNames(names_by_host={"hyper3": names}))
-    made.disks["hyper1"] = {
+    fake_hosts.disks["hyper1"] = {
         "web1": [
             {"path": f"{SHARED}/web1_data.qcow2", "is_open": False},
             {"path": f"{SHARED}/web1_system.qcow2", "is_open": True},
         ]
     }
-    made.disks["hyper2"] = {"web1": made.disks["hyper1"]["web1"][1:]}
-    return made
+    fake_hosts.disks["hyper2"] = {"web1": fake_hosts.disks["hyper1"]["web1"][1:]}
+    return fake_hosts
 
 
-def reported(opts, host="hyper3"):
+def report_on(opts, host="hyper3"):
     """Return the report on a host."""
     return hostlost.report(Cloud.of(opts, is_reading=True), host)
 
@@ -91,8 +91,8 @@ def commands(report):
     return list(itertools.chain.from_iterable(step["commands"] for step in report["steps"]))
 
 
-def test_the_report_says_what_ran_there_and_what_to_type_in_one_order(opts, hosts):
-    report = reported(opts)
+def test_the_report_lists_the_vms_and_the_commands_in_order(opts, hosts):
+    report = report_on(opts)
 
     assert report["host"] == "hyper3" and report["state"] == "does not answer"
     assert report["vms"]["web1"] == {
@@ -125,20 +125,20 @@ def test_the_report_says_what_ran_there_and_what_to_type_in_one_order(opts, host
 def test_the_commands_have_the_sizes_of_vms_that_were_listed(opts, hosts):
     lastlisted.remember(opts, {"hyper3": ROWS})
 
-    report = reported(opts)
+    report = report_on(opts)
 
     assert report["vms"]["web1"]["cpu"] == 2 and report["vms"]["web1"]["mem_mib"] == 2048
     assert report["vms"]["cache"]["cpu"] is None
-    typed = [command for command in commands(report) if "virt.init" in command]
-    assert typed[0].startswith("salt-run virt.init web1 2 2048 'disks=")
-    assert typed[1] == "salt-run virt.init db1 4 8192 IMAGE"
+    init_commands = [command for command in commands(report) if "virt.init" in command]
+    assert init_commands[0].startswith("salt-run virt.init web1 2 2048 'disks=")
+    assert init_commands[1] == "salt-run virt.init db1 4 8192 IMAGE"
     assert "put in the CPUs" not in str(report["steps"])
 
 
 def test_nothing_is_changed(opts, hosts):
     before = lastseen.read_all(opts), membership.read_listed(opts)
 
-    reported(opts)
+    report_on(opts)
 
     assert (lastseen.read_all(opts)["hyper3"], membership.read_listed(opts)) == (
         before[0]["hyper3"],
@@ -150,7 +150,7 @@ def test_nothing_is_changed(opts, hosts):
 def test_steps_that_are_done_are_left_out(opts, hosts):
     membership.disallow(opts, ["hyper3"])
 
-    report = reported(opts)
+    report = report_on(opts)
 
     assert "shut out" in report["state"]
     assert set(report["vms"]) == {"cache", "db1", "mail", "web1"}
@@ -161,7 +161,7 @@ def test_steps_that_are_done_are_left_out(opts, hosts):
 def test_a_host_that_answers_is_not_lost(opts, hosts):
     hosts.vms["hyper3"] = {"web1": "running"}
 
-    report = reported(opts)
+    report = report_on(opts)
 
     assert report["state"] == "answers" and set(report["vms"]) == {"web1"}
     assert commands(report) == ["salt-run virt.evacuate hyper3", "salt-run virt.disallow hyper3"]
@@ -170,7 +170,7 @@ def test_a_host_that_answers_is_not_lost(opts, hosts):
 def test_a_host_that_answers_with_an_error_is_not_lost(opts, hosts):
     hosts.vms["hyper3"] = "libvirt does not answer"
 
-    report = reported(opts)
+    report = report_on(opts)
 
     assert report["state"] == "libvirt does not answer"
     assert commands(report) == [
@@ -182,7 +182,7 @@ def test_a_host_that_answers_with_an_error_is_not_lost(opts, hosts):
 def test_a_host_that_cannot_look_is_named(opts, hosts):
     hosts.disks["hyper2"] = "'virt.shared_disks' is not available."
 
-    assert reported(opts)["unasked"] == {"hyper2": "'virt.shared_disks' is not available."}
+    assert report_on(opts)["unasked"] == {"hyper2": "'virt.shared_disks' is not available."}
 
 
 def test_a_move_of_this_master_alone_is_named(opts, hosts):
@@ -191,18 +191,18 @@ def test_a_move_of_this_master_alone_is_named(opts, hosts):
     with orders.opened(opts, "api") as order:
         orders.begin_move(order, "0123456789abcdef", facts)
 
-        report = reported(opts)
+        report = report_on(opts)
 
     assert report["moves"] == {"api": "from hyper2 to hyper3"}
     assert "salt-run virt.settle api keep=hyper2" in commands(report)
 
 
 @pytest.mark.parametrize("host", ["hyper9", "", None, 3.5])
-def test_a_host_that_nobody_knows_is_refused(opts, hosts, host):
-    with pytest.raises(BadArgument) as refused:
-        reported(opts, host)
+def test_an_unknown_host_is_refused(opts, hosts, host):
+    with pytest.raises(BadArgument) as excinfo:
+        report_on(opts, host)
 
-    assert str(refused.value).startswith("host: ")
+    assert str(excinfo.value).startswith("host: ")
 
 
 def test_a_file_of_any_name_gives_a_command_of_one_value(opts, hosts):
@@ -210,23 +210,23 @@ def test_a_file_of_any_name_gives_a_command_of_one_value(opts, hosts):
     hosts.disks["hyper1"] = {"web1": [{"path": path, "is_open": False}]}
     hosts.disks["hyper2"] = {}
 
-    (command,) = (text for text in commands(reported(opts)) if "virt.init web1" in text)
+    (command,) = (text for text in commands(report_on(opts)) if "virt.init web1" in text)
 
     words = shlex.split(command)
-    read = yaml.safe_load(words[5].partition("=")[2])
-    assert read[0]["source_file"] == path and len(read) == 1
+    disks = yaml.safe_load(words[5].partition("=")[2])
+    assert disks[0]["source_file"] == path and len(disks) == 1
 
 
 def test_the_report_is_shown_with_each_command_whole(opts, hosts):
-    report = reported(opts)
+    report = report_on(opts)
 
     shown = outputter("virt_lost")(report)
 
     lines = shown.splitlines()
     assert lines[0] == "hyper3: does not answer"
     assert lines[1].split() == ["VM", "WHAT", "IS", "LEFT", "OF", "IT"]
-    assert "cache            nothing that another host sees" in lines
-    assert any(line.startswith("mail             a VM of that name is on hyper1") for line in lines)
+    assert "cache  nothing that another host sees" in lines
+    assert any(line.startswith("mail   a VM of that name is on hyper1") for line in lines)
     for command in commands(report):
         assert f"   {command}" in lines
     numbers = [line.split(".")[0] for line in lines if line[:1].isdigit()]
@@ -245,7 +245,7 @@ def test_the_page_shows_what_the_command_prints(opts, hosts):
     content["since"]["hyper3"] -= 185
     silent.write_text(json.dumps(content))
 
-    shown = outputter("virt_lost")(reported(opts))
+    shown = outputter("virt_lost")(report_on(opts))
 
     page = (CHECKOUT / "docs/host-lost.md").read_text()
     assert f"```text\n{shown}\n```" in page, shown

@@ -1,4 +1,4 @@
-"""Empty disks for a VM that comes by libvirt's own means, as Salt 3006 made them."""
+"""Empty disks for a VM that arrives by libvirt's own means, as Salt 3006 made them."""
 
 import json
 import subprocess
@@ -17,88 +17,94 @@ MIB = 1 << 20
 
 
 def disk(path, **more):
-    """Return what virt.get_disks says of a disk."""
+    """Return a disk as virt.get_disks describes it."""
     return {"file": str(path), "file format": "qcow2", "virtual size": 8 * MIB, **more}
 
 
 def info(path):
-    """Return what qemu-img says of a file."""
+    """Return qemu-img's description of a file."""
     argv = ["qemu-img", "info", "--output=json", path]
     return json.loads(subprocess.check_output(argv, text=True))
 
 
 @pytest.fixture
-def seeded(hypervisor):
-    """Return a function that has disks made, on a host with a VM web1."""
+def seed(hypervisor):
+    """A function that makes disks, on a host with a VM web1."""
     with hypervisor.libvirt() as conn:
         hypervisor.init(start=False)
         yield lambda disks, force=False: incomingfiles.seed(conn, hypervisor.settings, disks, force)
 
 
-def test_disks_are_as_they_were_said_to_be(seeded, tmp_path):
+def test_disks_are_made_as_described(seed, tmp_path):
     base = tmp_path / "base.raw"
     base.write_bytes(bytes(MIB))
-    below = {"backing file": {"file": str(base), "file format": "raw"}}
+    backing = {"backing file": {"file": str(base), "file format": "raw"}}
 
-    seeded({"vda": disk(tmp_path / "new/a", **below)})
+    seed({"vda": disk(tmp_path / "new/a", **backing)})
 
-    found = info(tmp_path / "new/a")
-    assert (found["format"], found["virtual-size"]) == ("qcow2", 8 * MIB)
-    assert found["full-backing-filename"] == str(base)
+    image_info = info(tmp_path / "new/a")
+    assert (image_info["format"], image_info["virtual-size"]) == ("qcow2", 8 * MIB)
+    assert image_info["full-backing-filename"] == str(base)
     assert (tmp_path / "new/a").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_is_there_is_replaced_by_force_alone_and_then_all_are_made(seeded, tmp_path):
-    there, new = tmp_path / "there", tmp_path / "anew"
-    there.write_text("somebody's")
-    with pytest.raises(StorageError, match=f"disk vdb: {there} is there already; force=True"):
-        seeded({"vda": disk(new), "vdb": disk(there)})
-    assert there.read_text() == "somebody's" and not new.exists()
+def test_a_file_that_is_there_is_replaced_by_force_alone_and_then_all_are_made(seed, tmp_path):
+    existing_file, new_file = tmp_path / "there", tmp_path / "anew"
+    existing_file.write_text("somebody's")
+    with pytest.raises(
+        StorageError, match=f"disk vdb: {existing_file} is there already; force=True"
+    ):
+        seed({"vda": disk(new_file), "vdb": disk(existing_file)})
+    assert existing_file.read_text() == "somebody's" and not new_file.exists()
 
-    seeded({"vda": disk(new), "vdb": disk(there)}, force=True)
+    seed({"vda": disk(new_file), "vdb": disk(existing_file)}, force=True)
 
-    assert info(there)["format"] == info(new)["format"] == "qcow2"
+    assert info(existing_file)["format"] == info(new_file)["format"] == "qcow2"
 
 
-def test_what_a_vm_here_has_stays_whatever_is_forced(hypervisor, seeded, tmp_path):
+def test_a_disk_of_a_vm_here_stays_even_with_force(hypervisor, seed, tmp_path):
     path = Path(hypervisor.settings.images, "web1_data.qcow2")
     before = path.read_bytes()
     with pytest.raises(StorageError, match="VM 'web1' has it"):
-        seeded({"vda": disk(tmp_path / "new"), "vdb": disk(path)}, force=True)
+        seed({"vda": disk(tmp_path / "new"), "vdb": disk(path)}, force=True)
 
     assert path.read_bytes() == before and not (tmp_path / "new").exists()
 
 
-def test_none_is_made_if_one_cannot_be(seeded, tmp_path):
-    there, before = tmp_path / "a", sorted(tmp_path.rglob("*"))
-    there.write_text("somebody's")
-    lost = {"backing file": {"file": str(tmp_path / "no"), "file format": "raw"}}
+def test_no_disk_is_made_if_one_of_them_cannot_be(seed, tmp_path):
+    existing_file, before = tmp_path / "a", sorted(tmp_path.rglob("*"))
+    existing_file.write_text("somebody's")
+    missing_backing = {"backing file": {"file": str(tmp_path / "no"), "file format": "raw"}}
 
     with pytest.raises(StorageError):
-        seeded({"vda": disk(there), "vdb": disk(tmp_path / "b", **lost)}, force=True)
+        seed(
+            {"vda": disk(existing_file), "vdb": disk(tmp_path / "b", **missing_backing)}, force=True
+        )
 
-    assert there.read_text() == "somebody's"
-    assert {*tmp_path.rglob("*")} - {*before} == {there}
+    assert existing_file.read_text() == "somebody's"
+    assert {*tmp_path.rglob("*")} - {*before} == {existing_file}
 
 
-def test_what_comes_while_it_waits_is_not_replaced(hypervisor, seeded, tmp_path, monkeypatch):
-    lock = incomingfiles.reservations.host_lock
+def test_a_file_that_appears_while_it_waits_is_not_replaced(
+    hypervisor, seed, tmp_path, monkeypatch
+):
+    real_lock = incomingfiles.reservations.host_lock
 
     @contextmanager
-    def late(settings):
+    def lock_after_write(settings):
         (tmp_path / "late").write_text("another's")
-        with lock(settings):
+        with real_lock(settings):
             yield
 
-    monkeypatch.setattr(incomingfiles.reservations, "host_lock", late)
+    monkeypatch.setattr(incomingfiles.reservations, "host_lock", lock_after_write)
     with pytest.raises(StorageError, match="late is there already"):
-        seeded({"vda": disk(tmp_path / "late")})
+        seed({"vda": disk(tmp_path / "late")})
 
     assert (tmp_path / "late").read_text() == "another's"
 
 
 @pytest.mark.parametrize("is_declared", [True, False])
-def test_what_other_hosts_may_have_no_force_replaces(
+def test_a_disk_that_other_hosts_may_have_is_not_replaced_even_with_force(
     hypervisor, tmp_path, monkeypatch, is_declared
 ):
     shared = [str(tmp_path / "san")] if is_declared else []
@@ -113,12 +119,12 @@ def test_what_other_hosts_may_have_no_force_replaces(
     assert (tmp_path / "san/d").read_text() == "another host's"
 
 
-def test_what_is_on_record_is_not_made_before_its_vm(hypervisor, seeded, tmp_path, monkeypatch):
+def test_a_file_that_is_on_record_for_a_vm_is_not_made(hypervisor, seed, tmp_path, monkeypatch):
     monkeypatch.setattr(
         incomingfiles.reservations, "coming_files", lambda _s, _name: {str(tmp_path / "d"): "web9"}
     )
     with pytest.raises(StorageError, match="is to be a file of VM 'web9'"):
-        seeded({"vda": disk(tmp_path / "d")})
+        seed({"vda": disk(tmp_path / "d")})
 
     assert not (tmp_path / "d").exists()
 
@@ -130,30 +136,32 @@ POOLS = (
 
 
 @pytest.fixture
-def pools(seeded, hypervisor, tmp_path):
+def pools(seed, hypervisor, tmp_path):
     """A pool that has a folder, and one that has none."""
     with connect.open_connection(hypervisor.settings, readonly=False) as conn:
-        made = [conn.storagePoolDefineXML(one.format(tmp_path / "disks")) for one in POOLS]
+        new_pools = [
+            conn.storagePoolDefineXML(pool_xml.format(tmp_path / "disks")) for pool_xml in POOLS
+        ]
         (tmp_path / "disks").mkdir()
         yield
-        for pool in made:
+        for pool in new_pools:
             pool.undefine()
 
 
-def test_a_volume_is_made_where_its_pool_has_its_folder(seeded, pools, tmp_path):
-    seeded({"vda": disk("disks/web1")})
+def test_a_volume_is_made_where_its_pool_has_its_folder(seed, pools, tmp_path):
+    seed({"vda": disk("disks/web1")})
 
     assert info(tmp_path / "disks/web1")["virtual-size"] == 8 * MIB
 
 
 @pytest.mark.parametrize("name", ["disks/../x", "disks/a/b", "ceph/web1", "http://x/y", "", "x"])
-def test_a_disk_without_a_place_here_is_refused_before_any_is_made(seeded, pools, tmp_path, name):
+def test_a_disk_without_a_place_here_is_refused_before_any_is_made(seed, pools, tmp_path, name):
     before = sorted(tmp_path.rglob("*"))
     disks = {"vda": disk(tmp_path / "made"), "vdb": disk(name)}
     with pytest.raises(StorageError, match="disk vdb: .* is neither a path nor POOL/VOLUME"):
-        seeded(disks)
+        seed(disks)
     with pytest.raises(StorageError, match="disk vdb: virtual size not given"):
-        seeded({**disks, "vdb": {"file": "/x", "file format": "raw"}})
+        seed({**disks, "vdb": {"file": "/x", "file format": "raw"}})
 
     assert sorted(tmp_path.rglob("*")) == before
 

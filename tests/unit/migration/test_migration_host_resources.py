@@ -1,4 +1,4 @@
-"""What a VM has of its host keeps it there; so does a state that is neither on nor off."""
+"""A VM stays for what it has of its host, and in a state that is neither running nor off."""
 
 import struct
 from os import chown
@@ -32,8 +32,8 @@ MEMORY = (
 )
 
 
-def why(devices="", more="", settings=TEST, is_running=False):
-    """Return what keeps a VM with these devices here."""
+def obstacles(devices="", more="", settings=TEST, is_running=False):
+    """Return the obstacles of a VM with these devices."""
     root = readdomain.domain(
         f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>"
     )
@@ -41,7 +41,7 @@ def why(devices="", more="", settings=TEST, is_running=False):
 
 
 @pytest.mark.parametrize(
-    ("devices", "said"),
+    ("devices", "reason"),
     [
         (NVME, "its disk vda is an NVMe device of this host, which cannot move; detach it first"),
         (NBD, "its disk vda is behind a socket of this host, which cannot move; detach it first"),
@@ -52,58 +52,66 @@ def why(devices="", more="", settings=TEST, is_running=False):
     ],
 )
 @pytest.mark.parametrize("is_running", [True, False])
-def test_a_device_of_this_host_stays(devices, said, is_running):
-    assert why(devices, is_running=is_running) == [said]
+def test_a_device_of_this_host_stays(devices, reason, is_running):
+    assert obstacles(devices, is_running=is_running) == [reason]
 
 
-def test_what_is_no_device_of_this_host_moves():
+def test_a_disk_that_is_no_device_of_this_host_moves():
     drive = "<disk type='file' device='cdrom'><target dev='sda'/></disk>"
     ceph = NBD.replace("transport='unix' socket='/run/a'", "name='mon1'")
-    assert why(drive + ceph + "<tpm model='tpm-tis'><backend type='emulator'/></tpm>") == []
+    assert obstacles(drive + ceph + "<tpm model='tpm-tis'><backend type='emulator'/></tpm>") == []
 
 
 def test_a_folder_that_its_guest_shares_moves_only_where_every_host_has_it(tmp_path):
     shared = HostSettings(uri=TEST.uri, shared_paths=(str(tmp_path),))
     devices = FOLDER.format(tmp_path / "a")
 
-    (said,) = why(devices)
+    (reason,) = obstacles(devices)
 
-    assert said.startswith(f"its guest shares {tmp_path}/a with this host, which does not move; ")
-    assert why(devices, settings=shared) == why("<filesystem type='ram'/>") == []
+    assert reason.startswith(f"its guest shares {tmp_path}/a with this host, which does not move; ")
+    assert obstacles(devices, settings=shared) == obstacles("<filesystem type='ram'/>") == []
 
 
 def test_a_disk_behind_libvirts_back_moves_only_where_every_host_has_it(tmp_path):
     shared = HostSettings(uri=TEST.uri, shared_paths=(str(tmp_path),))
-    given = (
+    command_line = (
         "<qemu:commandline><qemu:arg value='-drive'/>"
         f"<qemu:arg value='file={tmp_path}/a.raw,if=none'/></qemu:commandline>"
     )
 
-    (said,) = why(more=given)
+    (reason,) = obstacles(more=command_line)
 
-    assert said.startswith(f"QEMU is given {tmp_path}/a.raw by <qemu:commandline>, which does not ")
-    assert why(more=given, settings=shared) == why(more=given.replace("-drive", "-device")) == []
+    assert reason.startswith(
+        f"QEMU is given {tmp_path}/a.raw by <qemu:commandline>, which does not "
+    )
+    assert (
+        obstacles(more=command_line, settings=shared)
+        == obstacles(more=command_line.replace("-drive", "-device"))
+        == []
+    )
 
 
 def test_the_persistent_memory_of_a_stopped_vm_is_not_lost(tmp_path):
     path = tmp_path / "memory"
-    assert why(MEMORY.format(path)) == [], "QEMU makes it when the VM is first started"
+    assert obstacles(MEMORY.format(path)) == [], "QEMU makes it when the VM is first started"
     path.touch()
 
-    (said,) = why(MEMORY.format(path))
+    (reason,) = obstacles(MEMORY.format(path))
 
-    assert said.startswith(f"its persistent memory is in {path} on this host, which does not move;")
-    # QEMU sends it along.
-    assert why(MEMORY.format(path), is_running=True) == []
+    assert reason.startswith(
+        f"its persistent memory is in {path} on this host, which does not move;"
+    )
+    # QEMU sends the memory of a running VM.
+    assert obstacles(MEMORY.format(path), is_running=True) == []
 
 
 def test_variables_of_its_firmware_on_a_device_are_not_left_out(tmp_path):
     os = f"<os firmware='efi'><nvram>{tmp_path}</nvram></os>"
 
-    (said,) = why(more=os)
+    (reason,) = obstacles(more=os)
 
-    assert said.startswith(f"its firmware's variables are in {tmp_path}, a device of this host; ")
-    assert why(more=os.replace("</nvram>", "/none</nvram>")) == []
+    assert reason.startswith(f"its firmware's variables are in {tmp_path}, a device of this host; ")
+    assert obstacles(more=os.replace("</nvram>", "/none</nvram>")) == []
 
 
 def test_variables_of_its_firmware_behind_a_planted_link_do_not_move(tmp_path):
@@ -112,32 +120,36 @@ def test_variables_of_its_firmware_behind_a_planted_link_do_not_move(tmp_path):
     secret.touch()
     path.symlink_to(secret)
     os = f"<os firmware='efi'><nvram>{path}</nvram></os>"
-    assert why(more=os) == []
+    assert obstacles(more=os) == []
     chown(path, 64055, 64055, follow_symlinks=False)
 
-    (said,) = why(more=os)
+    (reason,) = obstacles(more=os)
 
-    assert said.startswith(f"its firmware's variables are in {path}, a link that root has not made")
+    assert reason.startswith(
+        f"its firmware's variables are in {path}, a link that root has not made"
+    )
 
 
 def test_a_disk_with_its_content_in_another_file_is_not_sent_without_that(tmp_path):
     path = tmp_path / "a.qcow2"
-    begin = struct.pack(">4sIQIIQI", b"QFI\xfb", 3, 0, 0, 16, 2**20, 0)
+    header = struct.pack(">4sIQIIQI", b"QFI\xfb", 3, 0, 0, 16, 2**20, 0)
     path.write_bytes(
-        begin.ljust(72, b"\0") + struct.pack(">Q", 4) + bytes(20) + bytes([0, 0, 0, 104])
+        header.ljust(72, b"\0") + struct.pack(">Q", 4) + bytes(20) + bytes([0, 0, 0, 104])
     )
     disk = {"target": "vda", "device": "disk", "type": "file", "path": str(path)}
     disk |= {"format": "qcow2", "backing": None, "is_readonly": False}
 
-    found = migrationinfo._disk(TEST, disk, False, {})
-    (said,) = migrationinfo._disk_obstacles([found])
+    facts = migrationinfo._disk(TEST, disk, False, {})
+    (reason,) = migrationinfo._disk_obstacles([facts])
 
-    assert found.how == "split"
-    assert said.startswith(f"its disk {path} has its content in a data file of its own, which does")
+    assert facts.how == "split"
+    assert reason.startswith(
+        f"its disk {path} has its content in a data file of its own, which does"
+    )
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "reason"),
     [
         (6, "it has crashed, and its QEMU is still there; stop it first (virt.stop m1)"),
         (4, "it is being shut down at this moment; try again when it is off"),
@@ -145,36 +157,36 @@ def test_a_disk_with_its_content_in_another_file_is_not_sent_without_that(tmp_pa
         (7, None),
     ],
 )
-def test_a_vm_that_neither_runs_nor_is_off_stays(monkeypatch, state, said):
-    """Libvirt would send its definition, and QEMU would still have its disks open here."""
+def test_a_vm_that_neither_runs_nor_is_off_stays(monkeypatch, state, reason):
+    """Libvirt would send its definition, while QEMU still has the disks open here."""
     xml = (
         "<domain type='test'><name>m1</name><memory>1024</memory>"
         "<os><type>hvm</type></os></domain>"
     )
-    real = query.read_statistics
+    real_read_statistics = query.read_statistics
 
     def read_statistics(conn, name, kinds, read, flags=0):
-        return real(
+        return real_read_statistics(
             conn,
             name,
             kinds,
-            lambda dom, values: read(dom, {**values, "state.state": state}),
+            lambda vm, values: read(vm, {**values, "state.state": state}),
             flags,
         )
 
     monkeypatch.setattr(query, "read_statistics", read_statistics)
     with connect.open_connection(TEST, readonly=False) as conn:
-        dom = conn.createXML(xml, 0)
+        vm = conn.createXML(xml, 0)
         try:
-            found = migrationinfo.gather(conn, TEST, "m1")["m1"]
+            facts = migrationinfo.gather(conn, TEST, "m1")["m1"]
         finally:
-            dom.destroy()
+            vm.destroy()
 
-    assert found.obstacles == ([said] if said else [])
+    assert facts.obstacles == ([reason] if reason else [])
 
 
-def test_a_vm_that_vanishes_as_it_is_looked_at_is_said_not_to_be_here(monkeypatch):
-    monkeypatch.setattr(query, "definitions", lambda *_args, **_given: [])
+def test_a_vm_that_vanishes_while_it_is_read_is_no_such_vm(monkeypatch):
+    monkeypatch.setattr(query, "definitions", lambda *_args, **_options: [])
     with (
         connect.open_connection(TEST, readonly=False) as conn,
         pytest.raises(NoSuchVm, match="'test'"),

@@ -1,4 +1,4 @@
-"""What a host says of VMs that are to move, and what keeps them: on libvirt's test driver."""
+"""The migration info of a host's VMs, and their obstacles: on libvirt's test driver."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +26,15 @@ PARTS = {"machine": "pc", "os": "", "inside": "", "devices": ""}
 
 @pytest.fixture
 def moving():
-    """A function that defines a VM, m1, and returns what its host says of it."""
+    """A function that defines a VM, m1, and returns its migration info."""
     with connect.open_connection(TEST, readonly=False) as conn:
 
         def define(*, settings=TEST, state="stopped", **parts):
-            dom = conn.defineXML(VM.format_map({**PARTS, **parts}))
+            vm = conn.defineXML(VM.format_map({**PARTS, **parts}))
             change = lifecycle.destroy if state == "stopped" else lifecycle.start
             change(conn, "m1")
             if state == "saved":
-                dom.managedSave(0)
+                vm.managedSave(0)
             return migrationinfo.gather(conn, settings, "m1")["m1"]
 
         yield define
@@ -46,29 +46,29 @@ def moving():
 def test_a_saved_state_stays_behind_so_its_vm_does_not_move(moving):
     assert moving().obstacles == []
 
-    (why,) = moving(state="saved").obstacles
+    (reason,) = moving(state="saved").obstacles
 
-    assert why.startswith("it has a saved state, which libvirt does not move; start it, or")
-    assert "virsh managedsave-remove m1" in why
+    assert reason.startswith("it has a saved state, which libvirt does not move; start it, or")
+    assert "virsh managedsave-remove m1" in reason
 
 
 @pytest.fixture
 def pool():
     """A function that defines a pool of the test driver; it goes with the test."""
     with connect.open_connection(TEST, readonly=False) as conn:
-        made = []
+        new_pools = []
 
         def define(kind, name, folder):
             xml = POOL.format(kind=kind, name=name, folder=folder)
-            made.append(conn.storagePoolDefineXML(xml))
-            made[-1].create()
+            new_pools.append(conn.storagePoolDefineXML(xml))
+            new_pools[-1].create()
             return conn
 
         yield define
-        for one in made:
-            if one.isActive():
-                one.destroy()
-            one.undefine()
+        for new_pool in new_pools:
+            if new_pool.isActive():
+                new_pool.destroy()
+            new_pool.undefine()
 
 
 def test_a_volume_moves_where_every_host_has_it_and_is_named_where_not(moving, pool):
@@ -80,11 +80,11 @@ def test_a_volume_moves_where_every_host_has_it_and_is_named_where_not(moving, p
     )
     shared = HostSettings(uri="test:///default", shared_paths=("/dev/vg1",))
 
-    (why,) = moving(devices=volume).obstacles
+    (reason,) = moving(devices=volume).obstacles
 
-    assert why.startswith("its disk vg1/lv1 is a device of this host, or a volume of a pool; ")
-    for there in (moving(devices=volume, settings=shared), moving(devices=ceph)):
-        assert (there.obstacles, [one.how for one in there.disks]) == ([], ["shared"])
+    assert reason.startswith("its disk vg1/lv1 is a device of this host, or a volume of a pool; ")
+    for info in (moving(devices=volume, settings=shared), moving(devices=ceph)):
+        assert (info.obstacles, [disk.how for disk in info.disks]) == ([], ["shared"])
 
 
 @pytest.mark.parametrize(("state", "how"), [("stopped", "push"), ("running", "copy")])
@@ -92,18 +92,18 @@ def test_a_volume_that_is_a_file_moves_as_one(moving, pool, tmp_path, state, how
     conn = pool("dir", "vms", tmp_path)
     volume = VOLUME.format(pool="vms", name="m1_system")
     shared = HostSettings(uri="test:///default", shared_paths=(str(tmp_path),))
-    (why,) = moving(devices=volume).obstacles
-    assert why == f"its disk {tmp_path}/m1_system is missing or cannot be read"
+    (reason,) = moving(devices=volume).obstacles
+    assert reason == f"its disk {tmp_path}/m1_system is missing or cannot be read"
     (tmp_path / "m1_system").write_bytes(bytes(8192))
 
-    there = moving(devices=volume, state=state)
+    info = moving(devices=volume, state=state)
 
-    (disk,) = there.disks
+    (disk,) = info.disks
     assert (disk.path, disk.how, disk.pool) == (f"{tmp_path}/m1_system", how, "vms")
-    assert (disk.size_bytes, there.obstacles) == (8192, [])
-    # Whoever settles the move looks whether they are there.
+    assert (disk.size_bytes, info.obstacles) == (8192, [])
+    # Settling a move checks whether these files exist.
     assert lifecycle.file_paths(conn, "m1") == [f"{tmp_path}/m1_system"]
-    # Where all hosts have it, it stays what the definition calls it.
+    # On storage of all hosts it keeps the name that the definition has.
     (disk,) = moving(devices=volume, settings=shared).disks
     assert (disk.path, disk.how, disk.pool) == ("vms/m1_system", "shared", None)
 
@@ -111,44 +111,53 @@ def test_a_volume_that_is_a_file_moves_as_one(moving, pool, tmp_path, state, how
 def test_a_host_takes_such_a_volume_only_into_the_same_pool(moving, pool, tmp_path):
     conn = pool("dir", "vms", tmp_path)
     (tmp_path / "m1_system").write_bytes(bytes(8192))
-    there = moving(devices=VOLUME.format(pool="vms", name="m1_system"))
+    info = moving(devices=VOLUME.format(pool="vms", name="m1_system"))
     pool("dir", "other", "/elsewhere")
 
-    def why(name):
-        disks = [replace(there.disks[0], pool=name)]
-        return list(arrivalchecks._pool_reasons(conn, replace(there, disks=disks)))
+    def pool_reasons(name):
+        disks = [replace(info.disks[0], pool=name)]
+        return list(arrivalchecks._pool_reasons(conn, replace(info, disks=disks)))
 
-    assert why("vms") == why(None) == []
-    assert why("none") == ["there is no pool none there, or it does not run"]
-    assert why("other") == [f"its pool other has the folder /elsewhere there, not {tmp_path}"]
+    assert pool_reasons("vms") == pool_reasons(None) == []
+    assert pool_reasons("none") == ["there is no pool none there, or it does not run"]
+    assert pool_reasons("other") == [
+        f"its pool other has the folder /elsewhere there, not {tmp_path}"
+    ]
     conn.storagePoolLookupByName("vms").destroy()
-    assert why("vms") == ["there is no pool vms there, or it does not run"]
+    assert pool_reasons("vms") == ["there is no pool vms there, or it does not run"]
 
 
 def test_a_host_takes_a_volume_only_where_it_has_it():
     shared = HostSettings(uri="test:///default", shared_paths=("/default-pool",))
-    usual = {"target": "vda", "format": "raw", "device": "disk", "base": None, "image": None}
+    disk_facts = {"target": "vda", "format": "raw", "device": "disk", "base": None, "image": None}
 
-    def why(settings, path, how="shared"):
-        disk = DiskFacts(path=path, how=how, **usual)
+    def volume_reasons(settings, path, how="shared"):
+        disk = DiskFacts(path=path, how=how, **disk_facts)
         return list(arrivalchecks._volume_reasons(conn, settings, disk))
 
     with connect.open_connection(TEST, readonly=False) as conn:
         pool = conn.storagePoolLookupByName("default-pool")
-        assert why(shared, "default-pool/lv1")[0].startswith("there is no volume lv1 in pool def")
-        made = pool.createXML("<volume><name>lv1</name><capacity>512</capacity></volume>")
-        assert why(shared, "default-pool/lv1") == []
-        assert "virt:shared_paths there does not have it" in why(TEST, "default-pool/lv1")[0]
-        made.delete()
-        assert why(shared, "none/lv1") == ["there is no pool none there, or it does not run"]
+        assert volume_reasons(shared, "default-pool/lv1")[0].startswith(
+            "there is no volume lv1 in pool def"
+        )
+        volume = pool.createXML("<volume><name>lv1</name><capacity>512</capacity></volume>")
+        assert volume_reasons(shared, "default-pool/lv1") == []
+        assert (
+            "virt:shared_paths there does not have it"
+            in volume_reasons(TEST, "default-pool/lv1")[0]
+        )
+        volume.delete()
+        assert volume_reasons(shared, "none/lv1") == [
+            "there is no pool none there, or it does not run"
+        ]
         for path, how in (("/srv/a", "shared"), ("rbd:vms/a", "shared"), ("a/b", "device")):
-            assert why(shared, path, how) == []
+            assert volume_reasons(shared, path, how) == []
 
 
 @pytest.mark.parametrize(
     "nvram", ["<nvram>{}</nvram>", "<nvram type='file'><source file='{}'/></nvram>"]
 )
-def test_what_its_firmware_noted_travels_with_a_stopped_vm(moving, tmp_path, nvram):
+def test_the_variables_of_its_firmware_move_with_a_stopped_vm(moving, tmp_path, nvram):
     path = tmp_path / "m1_VARS.fd"
     os = "<loader readonly='yes' type='pflash'>/usr/share/fw.fd</loader>" + nvram.format(path)
     shared = HostSettings(uri="test:///default", shared_paths=(str(tmp_path),))
@@ -159,7 +168,7 @@ def test_what_its_firmware_noted_travels_with_a_stopped_vm(moving, tmp_path, nvr
 
     assert file == FileFacts(path=str(path), how="push", size_bytes=8192, actual_bytes=8192)
     assert moving(os=os, settings=shared).nvram == []
-    # Of a running one QEMU sends them.
+    # QEMU sends the variables of a running VM.
     assert moving(os=os, state="running").nvram[0].how == "copy"
 
 
@@ -186,27 +195,29 @@ def test_a_stopped_vm_does_not_lose_the_secrets_of_its_tpm(moving, tmp_path, mon
     assert moving(devices=element.format("emulator")).obstacles == [], "it was never started"
     (tmp_path / "4dea22b3-1d52-d8f3-2516-782e98ab3fa0").mkdir()
 
-    (why,) = moving(devices=element.format("emulator")).obstacles
+    (reason,) = moving(devices=element.format("emulator")).obstacles
 
-    assert why.startswith("its emulated TPM has its state on this host, which does not move; start")
+    assert reason.startswith(
+        "its emulated TPM has its state on this host, which does not move; start"
+    )
     assert moving(devices=element.format("emulator"), state="running").obstacles == []
 
 
-def test_the_definition_that_goes_along_is_checked_too(moving, tmp_path):
+def test_the_persistent_definition_is_checked_too(moving, tmp_path):
     first = {"machine": "pc-q35-7.2", "os": f"<kernel>{tmp_path}/old</kernel>"}
     second = {"machine": "pc-q35-10.0", "os": f"<kernel>{tmp_path}/new</kernel>"}
-    alone = moving(**first, state="running")
+    first_info = moving(**first, state="running")
 
-    both = moving(**second, state="running")
+    second_info = moving(**second, state="running")
 
-    assert (alone.machine, alone.next_machine) == ("pc-q35-7.2", None)
-    assert (both.machine, both.next_machine) == ("pc-q35-7.2", "pc-q35-10.0")
-    assert both.files == [f"{tmp_path}/old", f"{tmp_path}/new"]
-    stopped = moving(**second)
-    assert (stopped.machine, stopped.next_machine) == ("pc-q35-10.0", None)
+    assert (first_info.machine, first_info.next_machine) == ("pc-q35-7.2", None)
+    assert (second_info.machine, second_info.next_machine) == ("pc-q35-7.2", "pc-q35-10.0")
+    assert second_info.files == [f"{tmp_path}/old", f"{tmp_path}/new"]
+    stopped_info = moving(**second)
+    assert (stopped_info.machine, stopped_info.next_machine) == ("pc-q35-10.0", None)
 
 
-def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
+def test_an_element_of_a_newer_libvirt_counts_in_the_definition_alone():
     # As 11.3 shows it; the libvirt of these tests may be older, and leave it out.
     xml = (DATA / "generations" / "running13.xml").read_text()
     plain = xml.replace("<poll max='123'/>", "")
@@ -214,21 +225,23 @@ def test_what_only_the_definition_has_of_a_newer_libvirt_counts():
     tags = dict.fromkeys(("checkpoints", "saved", "active", "autostart"), set())
     tags |= {"snapshots": {}, "host_cpu": None, "qemu": "10", "pools": {}}
 
-    for later, since in ((plain, []), (xml, ["9.4"])):
-        vm = query.Definition("m1", "running", root, readdomain.domain(later))
-        found = migrationinfo._facts(TEST, vm, tags)
-        assert [version for _what, version in found.newer] == since
+    for definition, versions in ((plain, []), (xml, ["9.4"])):
+        vm = query.Definition("m1", "running", root, readdomain.domain(definition))
+        facts = migrationinfo._facts(TEST, vm, tags)
+        assert [version for _feature, version in facts.newer] == versions
 
 
 @pytest.mark.parametrize(
-    ("device", "shared", "why", "files"),
+    ("device", "shared", "expected", "files"),
     [
         ("disk", (), ["its definition has the disk /srv/a.raw, without which it runs"], []),
         ("disk", ("/srv",), [], ["/srv/a.raw"]),
         ("cdrom", (), [], ["/srv/a.raw"]),
     ],
 )
-def test_a_disk_of_the_definition_alone_does_not_stay_behind(moving, device, shared, why, files):
+def test_a_disk_of_the_definition_alone_does_not_stay_behind(
+    moving, device, shared, expected, files
+):
     settings = HostSettings(uri="test:///default", shared_paths=shared)
     assert moving(settings=settings, state="running").obstacles == []
     disk = (
@@ -236,27 +249,27 @@ def test_a_disk_of_the_definition_alone_does_not_stay_behind(moving, device, sha
         "<target dev='sda' bus='scsi'/></disk>"
     )
 
-    found = moving(settings=settings, state="running", devices=disk)
+    info = moving(settings=settings, state="running", devices=disk)
 
-    assert [one.split(";")[0] for one in found.obstacles] == why
-    assert found.files == files
+    assert [reason.split(";")[0] for reason in info.obstacles] == expected
+    assert info.files == files
 
 
-def test_behind_whose_nat_a_vm_is_travels_with_it(moving):
+def test_the_nat_networks_of_a_vm_are_in_its_info(moving):
     nic = "<interface type='network'><source network='{}'/></interface>"
 
-    about = moving(devices=nic.format("default"))
+    info = moving(devices=nic.format("default"))
 
     # The test driver's network forwards with NAT.
-    assert (about.networks, about.nat) == (["default"], ["default"])
-    bridged = "<interface type='bridge'><source bridge='br0'/></interface>"
-    assert moving(devices=bridged).nat == []
+    assert (info.networks, info.nat) == (["default"], ["default"])
+    bridge = "<interface type='bridge'><source bridge='br0'/></interface>"
+    assert moving(devices=bridge).nat == []
 
 
 @pytest.mark.parametrize(("state", "files"), [("stopped", ["/c"]), ("running", ["/c", "/t.qcow2"])])
 def test_the_template_of_firmware_variables_is_needed_while_a_vm_runs(moving, state, files):
     # libvirt makes the file anew on the target; of a stopped VM the file itself is sent.
     nvram = "<nvram template='/t.qcow2'>/none/m1_VARS.fd</nvram>"
-    found = moving(state=state, os=f"<loader type='pflash'>/c</loader>{nvram}")
+    info = moving(state=state, os=f"<loader type='pflash'>/c</loader>{nvram}")
 
-    assert found.files == files
+    assert info.files == files

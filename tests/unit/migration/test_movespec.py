@@ -1,4 +1,4 @@
-"""What a call of ``virt.migrate`` means."""
+"""How the options of ``virt.migrate`` are read."""
 
 import pytest
 from saltvirt.core.errors import BadArgument
@@ -8,7 +8,7 @@ from saltvirt.migration import movespec
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("options", "reason"),
     [
         ({"max_bandwith": 1}, "did you mean 'max_bandwidth'"),
         ({"max_bandwidth": -1}, "max_bandwidth: -1 is out of range"),
@@ -32,13 +32,13 @@ from saltvirt.migration import movespec
         ({"password": "x"}, "by their certificates"),
     ],
 )
-def test_a_move_with_a_bad_argument_is_refused(given, why):
-    with pytest.raises(BadArgument, match=why):
-        movespec.from_call(HostSettings(), given)
+def test_a_move_with_a_bad_argument_is_refused(options, reason):
+    with pytest.raises(BadArgument, match=reason):
+        movespec.from_call(HostSettings(), options)
 
 
 def test_the_old_keywords_of_a_move_mean_what_they_did():
-    made = movespec.from_call(
+    move = movespec.from_call(
         HostSettings(tunnel=True),
         {
             "copy_storage": "inc",
@@ -48,7 +48,7 @@ def test_the_old_keywords_of_a_move_mean_what_they_did():
         },
     )
 
-    assert made == Move(
+    assert move == Move(
         copy_storage="incremental",
         comp_methods=("mt", "xbzrle"),
         tunnel=True,
@@ -58,19 +58,20 @@ def test_the_old_keywords_of_a_move_mean_what_they_did():
     )
 
 
-@pytest.mark.parametrize("nothing", [None, "", 0, False])
-def test_what_said_nothing_on_3006_says_nothing(nothing):
-    # Salt 3006.25 looked at each only if it was true: salt/modules/virt.py 743 to 824.
-    given = dict.fromkeys(("max_bandwidth", "max_downtime", "comp_mt_threads"), nothing)
-    more = dict.fromkeys(("comp_xbzrle_cache", "postcopy_bandwidth", "copy_storage"), nothing)
+@pytest.mark.parametrize("empty", [None, "", 0, False])
+def test_an_option_that_was_ignored_on_3006_is_ignored(empty):
+    # Salt 3006.25 ignored each option with a false value: salt/modules/virt.py 743 to 824.
+    options = dict.fromkeys(("max_bandwidth", "max_downtime", "comp_mt_threads"), empty)
+    more_options = dict.fromkeys(("comp_xbzrle_cache", "postcopy_bandwidth", "copy_storage"), empty)
 
-    assert movespec.from_call(HostSettings(), {**given, **more}) == Move()
-    level = Move(comp_mt_level=0) if nothing == 0 and nothing is not False else Move()
-    assert movespec.from_call(HostSettings(), {"comp_mt_level": nothing}) == level
+    assert movespec.from_call(HostSettings(), {**options, **more_options}) == Move()
+    level = Move(comp_mt_level=0) if empty == 0 and empty is not False else Move()
+    assert movespec.from_call(HostSettings(), {"comp_mt_level": empty}) == level
 
 
-@pytest.mark.parametrize("one", [0, False, 1, "0", "1"])
-def test_zero_and_false_are_one_connection_for_the_memory(one):
+@pytest.mark.parametrize("value", [0, False, 1, "0", "1"])
+def test_zero_and_false_are_one_connection_for_the_memory(value):
     assert (
-        movespec.from_call(HostSettings(), {"parallel_connections": one}).parallel_connections == 1
+        movespec.from_call(HostSettings(), {"parallel_connections": value}).parallel_connections
+        == 1
     )

@@ -1,4 +1,4 @@
-"""The records of a move on a host: what stands in the way of another command."""
+"""The records of a move on a host: how they block other commands."""
 
 import onrecord
 import pytest
@@ -11,45 +11,45 @@ from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import reservations
 from saltvirt.migration.host import departure, movestate
 from saltvirt.migration.master import moveexecutor
-from saltvirt.storage import diskpaths
+from saltvirt.storage import definitionfiles
 
 
 @pytest.mark.parametrize("phase", [moveprotocol.READY, moveprotocol.ARRIVED, moveprotocol.REFUSED])
 def test_a_vm_whose_arrival_is_not_over_does_not_leave(host, phase):
-    with records.hold_record(reservations.folder(host), "arrival", "vm1") as held:
-        held.begin("t0", phase, **onrecord.arrival())
-    with records.hold_record(reservations.folder(host), "departure", "vm1") as held:
+    with records.hold_record(reservations.folder(host), "arrival", "vm1") as record:
+        record.begin("t0", phase, **onrecord.arrival())
+    with records.hold_record(reservations.folder(host), "departure", "vm1") as record:
         context = type("Context", (), {"settings": host})
-        hands = departure.Departure(context, (None, None), held, "vm1")
-        hands.moving = told.moving(uuid="u1")
+        vm_departure = departure.Departure(context, (None, None), record, "vm1")
+        vm_departure.moving = told.moving(uuid="u1")
         with pytest.raises(NameTaken, match="coming to this host"):
-            hands.open("t1")
-        assert held.record is None
+            vm_departure.open("t1")
+        assert record.record is None
 
 
 def test_an_order_is_closed_by_its_own_move_only(host):
-    place = reservations.folder(host)
+    folder = reservations.folder(host)
     hosts = moveexecutor.MoveHosts(source="a", target="b")
-    with records.hold_record(place, "order", "vm1") as held:
-        held.begin("t1", orders.MOVING, **onrecord.move_order())
-        moveexecutor.MoveExecutor(None, held, "t0", hosts).close()
-        assert held.record is not None
-        moveexecutor.MoveExecutor(None, held, "t1", hosts).close()
-        assert held.record is None
+    with records.hold_record(folder, "order", "vm1") as record:
+        record.begin("t1", orders.MOVING, **onrecord.move_order())
+        moveexecutor.MoveExecutor(None, record, "t0", hosts).close()
+        assert record.record is not None
+        moveexecutor.MoveExecutor(None, record, "t1", hosts).close()
+        assert record.record is None
 
 
-def test_files_that_are_gone_hold_nothing_unless_the_vm_is_here(tmp_path):
+def test_missing_files_count_as_empty_only_if_the_vm_is_not_here(tmp_path):
     path = tmp_path / "disk"
     path.write_bytes(b"")
-    made = {str(path): filecontent.signature(path)}
-    assert movestate._is_empty(made, is_here=True)
+    signatures = {str(path): filecontent.signature(path)}
+    assert movestate._is_empty(signatures, is_here=True)
     path.unlink()
-    assert movestate._is_empty(made, is_here=False)
-    assert not movestate._is_empty(made, is_here=True)
+    assert movestate._is_empty(signatures, is_here=False)
+    assert not movestate._is_empty(signatures, is_here=True)
 
 
 def test_autostart_is_on_the_disk_with_the_definitions(tmp_path, monkeypatch, synced):
     (tmp_path / "autostart").mkdir()
-    monkeypatch.setattr(diskpaths, "_DEFINITIONS", tmp_path)
-    diskpaths.settle_definitions()
-    assert [name for name, _held in synced] == [tmp_path.name, "autostart"]
+    monkeypatch.setattr(definitionfiles, "_DEFINITIONS", tmp_path)
+    definitionfiles.settle_definitions()
+    assert [name for name, _is_held in synced] == [tmp_path.name, "autostart"]

@@ -1,4 +1,4 @@
-"""A source that is leaving on record looks again: the VM may be back, or lost by its target."""
+"""A source with *leaving* on record looks again: the VM may be back, or its target lost it."""
 
 import time
 
@@ -11,13 +11,13 @@ from saltvirt.migration.host import departure, movestate
 
 @pytest.fixture
 def paths(end, conn):
-    """The disks of a VM whose departure died right after it had noted *leaving*."""
-    made = end.make(conn)
+    """The disks of a VM. Its departure died right after it had noted *leaving*."""
+    disk_paths = end.make(conn)
     end.begin()
     end.send()
     end.hypervisor.dies(lambda: end.step(moveprotocol.FINISH), "departure.leaving")
     assert end.phase("departure") == moveprotocol.LEAVING
-    return made
+    return disk_paths
 
 
 def _is_kept(end, conn, paths):
@@ -26,7 +26,7 @@ def _is_kept(end, conn, paths):
 
 
 def test_a_vm_that_was_moved_back_by_hand_stays(end, conn, paths):
-    """By virsh migrate --undefinesource from the target; the guest works here and is shut down."""
+    """It came by virsh migrate --undefinesource; the guest worked here and is shut down."""
     (end.folder / "defined").unlink()
     for path in paths:
         path.write_bytes(b"newest data" * 1000)
@@ -45,7 +45,7 @@ def test_the_disks_of_a_vm_whose_target_was_reinstalled_stay(end, conn, paths):
         end.step(moveprotocol.FINISH)
     assert _is_kept(end, conn, paths)
 
-    # Its definition alone was removed when the target was reinstalled.
+    # Only its definition is missing when the target is reinstalled.
     conn.lookupByName("web1").undefine()
     assert end.state(conn)["source"]["has_files"]
     with pytest.raises(MigrationFailed, match="it is not defined there"):
@@ -61,7 +61,7 @@ def test_a_vm_that_was_started_here_and_has_stopped_again_stays(end, conn, paths
     assert _is_kept(end, conn, paths)
 
 
-def test_what_a_running_vm_leaves_is_noted_when_it_has_been_handed_over(end, conn):
+def test_the_files_of_a_running_vm_are_noted_after_the_hand_over(end, conn):
     paths = end.make(conn)
     conn.lookupByName("web1").create()
     end.begin()
@@ -80,13 +80,13 @@ def test_a_job_that_stood_still_after_its_look_looks_once_more(end, conn, monkey
     end.send()
     seconds = iter(range(0, 1000, 60))
     monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
-    undefine = departure.Departure.undefine
+    real_undefine = departure.Departure.undefine
 
-    def moved_back(hands):
+    def move_back_and_undefine(vm_departure):
         (end.folder / "defined").unlink()
-        undefine(hands)
+        real_undefine(vm_departure)
 
-    monkeypatch.setattr(departure.Departure, "undefine", moved_back)
+    monkeypatch.setattr(departure.Departure, "undefine", move_back_and_undefine)
     with pytest.raises(MigrationFailed, match="it is not defined there"):
         end.step(moveprotocol.FINISH)
     assert _is_kept(end, conn, paths)

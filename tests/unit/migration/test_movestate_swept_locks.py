@@ -1,4 +1,4 @@
-"""Whoever is killed leaves a lock that nobody holds; the next look at a host's moves removes it."""
+"""The lock of a killed job is stale; the next look at a host's moves removes it."""
 
 import contextlib
 from pathlib import Path
@@ -18,24 +18,24 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_the_lock_of_a_dead_job_is_removed(tmp_path, place):
+@pytest.mark.parametrize("folder_name", PLACES)
+def test_the_lock_of_a_dead_job_is_removed(tmp_path, folder_name):
     settings = HostSettings(state_dir=str(tmp_path))
-    left = Path(tmp_path, place, "m1.lock")
-    left.parent.mkdir(parents=True, exist_ok=True)
-    left.touch()
+    lock_file = Path(tmp_path, folder_name, "m1.lock")
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    lock_file.touch()
 
     assert movestate.read_moves(settings) == {}
 
-    assert not left.exists()
+    assert not lock_file.exists()
 
 
 def test_the_lock_of_a_job_that_is_at_work_stays(tmp_path):
-    paths = [Path(tmp_path, place, "m1.lock") for place in PLACES]
-    with contextlib.ExitStack() as at_work:
+    paths = [Path(tmp_path, folder_name, "m1.lock") for folder_name in PLACES]
+    with contextlib.ExitStack() as open_locks:
         for path in paths:
-            at_work.enter_context(locks.hold_lock(path, is_done=lambda: False))
-        # These locks are of open files, not of processes: this one is shut out as another would be.
+            open_locks.enter_context(locks.hold_lock(path, is_done=lambda: False))
+        # The locks are of open files, not of processes, so they shut out this process too.
         assert movestate.read_moves(HostSettings(state_dir=str(tmp_path))) == {}
 
         assert all(path.exists() for path in paths)

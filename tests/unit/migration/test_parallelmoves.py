@@ -1,4 +1,4 @@
-"""Moves of several VMs, as the master leads them; hosts that fall silent are played."""
+"""Moves of several VMs by the master; silent hosts are replaced."""
 
 import threading
 from collections import Counter
@@ -12,7 +12,7 @@ from saltvirt.migration.master import evacuate, migrate
 
 @pytest.fixture
 def cloud(monkeypatch):
-    """What :func:`clouds` returns."""
+    """A function that makes a cloud of so many hosts."""
     return clouds(monkeypatch)
 
 
@@ -20,13 +20,13 @@ def test_a_plan_is_not_made_of_hosts_that_have_not_been_asked(cloud, run):
     nine = cloud(9)
     for name in ("web1", "web2"):
         nine.put(name, "h9")
-    why = ["its CPU does not suffice"]
-    nine.refuses = {host: {"web1": why} for host in nine.hosts}
+    reasons = ["its CPU does not suffice"]
+    nine.refuses = {host: {"web1": reasons} for host in nine.hosts}
 
     plan = run(evacuate.dry_run, nine, "h9", True)
 
     assert list(plan["moves"]) == ["web2"]
-    assert plan["stays"]["web1"].count(why[0]) == 8
+    assert plan["stays"]["web1"].count(reasons[0]) == 8
     checks = [host for host, fun in nine.asked if fun == "virt.migrate_check"]
     assert len(checks) <= 2 * 8 and set(checks) == set(nine.hosts) - {"h9"}
 
@@ -46,9 +46,9 @@ def test_a_dry_run_goes_on_when_the_best_host_has_fallen_silent(cloud, run):
 
     assert run(migrate.dry_run, three, "web1", None, {})["to"] == "h2"
     three.refuses["h2"] = {"web1": ["a file is there already"]}
-    with pytest.raises(NoHostFits) as caught:
+    with pytest.raises(NoHostFits) as excinfo:
         run(migrate.dry_run, three, "web1", None, {})
-    assert caught.value.reasons["h1"] == SILENT.format("h1")
+    assert excinfo.value.reasons["h1"] == SILENT.format("h1")
 
 
 @pytest.mark.parametrize("target", ["", None])
@@ -60,14 +60,14 @@ def test_no_target_is_3006s_empty_one(cloud, run, target):
     assert run(migrate.migrate, three, "web1", target, {})["to"] == "h1"
 
 
-@pytest.mark.parametrize("given", [{"max_bandwith": 5}, {"limit_s": 0}, {"password": "secret"}])
-def test_a_dry_run_refuses_a_keyword_as_the_move_would(cloud, run, given):
+@pytest.mark.parametrize("options", [{"max_bandwith": 5}, {"limit_s": 0}, {"password": "secret"}])
+def test_a_dry_run_refuses_a_keyword_as_the_move_would(cloud, run, options):
     three = cloud(3)
     three.put("web1", "h3")
 
     for command in (migrate.dry_run, migrate.migrate):
-        with pytest.raises(BadArgument, match=next(iter(given))):
-            run(command, three, "web1", None, given)
+        with pytest.raises(BadArgument, match=next(iter(options))):
+            run(command, three, "web1", None, options)
     assert three.asked == [], "nobody is asked before"
 
 
@@ -80,16 +80,16 @@ def test_silent_hosts_are_named_where_a_vm_must_stay(cloud, run):
     stays = run(evacuate.dry_run, three, "h3", True)["stays"]
 
     assert stays == {"web1": "h1: does not answer; h2: does not answer", "web2": "it has snapshots"}
-    alone = cloud(1)
-    alone.put("web1", "h1")
-    assert run(evacuate.dry_run, alone, "h1", True)["stays"] == {
+    single_host = cloud(1)
+    single_host.put("web1", "h1")
+    assert run(evacuate.dry_run, single_host, "h1", True)["stays"] == {
         "web1": "there is no other hypervisor"
     }
 
 
-def asked(cloud, fun="virt.host_info"):
-    """Return which hosts were asked for something."""
-    return sorted({host for host, what in cloud.asked if what == fun})
+def asked_hosts(cloud, fun="virt.host_info"):
+    """Return the hosts that were asked for a function."""
+    return sorted({host for host, called_function in cloud.asked if called_function == fun})
 
 
 def test_a_move_between_two_hosts_that_are_known_asks_only_them(cloud, run):
@@ -97,21 +97,21 @@ def test_a_move_between_two_hosts_that_are_known_asks_only_them(cloud, run):
     nine.put("web1", "h3")
 
     assert run(migrate.migrate, nine, "web1", "h5", {}, "h3")["to"] == "h5"
-    assert asked(nine) == ["h3", "h5"]
+    assert asked_hosts(nine) == ["h3", "h5"]
 
 
-def test_one_with_an_affinity_group_asks_all_where_the_group_is(cloud, run):
+def test_a_vm_with_an_affinity_group_asks_all_hosts_for_the_group(cloud, run):
     nine = cloud(9)
     nine.put("web1", "h3", affinity=["shop"])
 
     assert run(migrate.migrate, nine, "web1", "h5", {}, "h3")["to"] == "h5"
-    assert asked(nine) == sorted(nine.hosts)
+    assert asked_hosts(nine) == sorted(nine.hosts)
     # Each of them once.
     assert len([1 for _host, fun in nine.asked if fun == "virt.host_info"]) == 9
 
 
-def test_one_of_a_group_of_racks_asks_all_who_is_in_the_rack(cloud, run):
-    """web2 came to h4, of the rack of h5, while web1 was away from there."""
+def test_a_vm_of_a_group_of_racks_asks_all_hosts_for_their_racks(cloud, run):
+    """web2 came to h4, in the rack of h5, while web1 was on another host."""
     nine = cloud(9)
     nine.tags["h4"] = nine.tags["h5"] = {"rack": "a"}
     nine.put("web1", "h3", anti_affinity=["db@rack"])
@@ -122,15 +122,15 @@ def test_one_of_a_group_of_racks_asks_all_who_is_in_the_rack(cloud, run):
     assert nine.where("web1") == ["h3"]
 
 
-def test_an_evacuation_of_many_asks_all_hosts_once_and_says_how_far_it_is(cloud, run, said):
+def test_an_evacuation_of_many_asks_all_hosts_once_and_shows_its_progress(cloud, run, said):
     nine = cloud(9)
     for number in range(6):
         nine.put(f"web{number}", "h9")
 
-    done = run(evacuate.evacuate, nine, "h9", max_parallel=2, with_stopped=True, wait_s=0)
+    result = run(evacuate.evacuate, nine, "h9", max_parallel=2, with_stopped=True, wait_s=0)
 
-    assert sorted(done["moved"]) == [f"web{n}" for n in range(6)] and nine.hosts["h9"] == {}
-    # One plan of all; then each move asks its two hosts.
+    assert sorted(result["moved"]) == [f"web{n}" for n in range(6)] and nine.hosts["h9"] == {}
+    # One plan asks all hosts; then each move asks its two hosts.
     infos = [host for host, fun in nine.asked if fun == "virt.host_info"]
     assert len(infos) <= 2 + 2 * 9 + 2 * 6
     assert [line for line in said if line.startswith("Done ")][-1].startswith("Done 5 of 6 VMs, ")
@@ -143,30 +143,30 @@ def test_a_dead_host_is_waited_for_as_often_for_ten_vms_as_for_two(cloud, run):
         for number in range(count):
             nine.put(f"web{number}", "h9")
         nine.silent.add("h8")
-        done = run(evacuate.evacuate, nine, "h9", max_parallel=4, with_stopped=True, wait_s=0)
-        assert len(done["moved"]) == count
+        result = run(evacuate.evacuate, nine, "h9", max_parallel=4, with_stopped=True, wait_s=0)
+        assert len(result["moved"]) == count
         times.append([host for host, _fun in nine.asked].count("h8"))
 
-    # It takes no VM, so no move asks it.
+    # The dead host takes no VM, so no move asks it.
     assert times[0] == times[1]
 
 
 def test_no_other_host_takes_more_at_a_time_than_it_may(cloud, run):
-    three, now, most = cloud(3), Counter(), Counter()
+    three, running, most_running = cloud(3), Counter(), Counter()
     for number in range(8):
         three.put(f"web{number}", "h3")
     lock = threading.Lock()
 
-    def count(host, by):
+    def count(host, change):
         with lock:
-            now[host] += by
-            most[host] = max(most[host], now[host])
+            running[host] += change
+            most_running[host] = max(most_running[host], running[host])
 
     for host in ("h1", "h2"):
         three.before[host, "virt.migrate_prepare"] = partial(count, host, 1)
         three.after[host, "virt.migrate_step end"] = partial(count, host, -1)
-    how = {"max_parallel": 8, "per_host": 1, "with_stopped": True, "wait_s": 0}
-    done = run(evacuate.evacuate, three, "h3", **how)
+    options = {"max_parallel": 8, "per_host": 1, "with_stopped": True, "wait_s": 0}
+    result = run(evacuate.evacuate, three, "h3", **options)
 
-    assert len(done["moved"]) == 8 and set(done["moved"].values()) == {"h1", "h2"}
-    assert dict(most) == {"h1": 1, "h2": 1}
+    assert len(result["moved"]) == 8 and set(result["moved"].values()) == {"h1", "h2"}
+    assert dict(most_running) == {"h1": 1, "h2": 1}

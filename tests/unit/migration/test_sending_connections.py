@@ -1,4 +1,4 @@
-"""Over how many connections a VM's memory goes, and what one connection may use."""
+"""The number of connections for a VM's memory, and the ciphers of a single one."""
 
 import xml.etree.ElementTree as ET
 
@@ -22,11 +22,11 @@ def parameters(options):
 
 @pytest.mark.parametrize("options", [Move(), Move(live=True), Move(live=False)])
 def test_a_running_vm_moves_over_two_connections(options):
-    wanted = connections.choose(options, is_running=True)
+    options_to_use = connections.choose(options, is_running=True)
 
-    assert flags(wanted) & PARALLEL
-    assert parameters(wanted)["parallel.connections"] == 2
-    assert not connections.is_single(wanted)
+    assert flags(options_to_use) & PARALLEL
+    assert parameters(options_to_use)["parallel.connections"] == 2
+    assert not connections.is_single(options_to_use)
 
 
 @pytest.mark.parametrize(
@@ -34,17 +34,17 @@ def test_a_running_vm_moves_over_two_connections(options):
     [Move(postcopy=True), Move(compressed=True), Move(tunnel=True), Move(parallel_connections=1)],
 )
 def test_a_move_that_needs_one_connection_has_one(options):
-    wanted = connections.choose(options, is_running=True)
+    options_to_use = connections.choose(options, is_running=True)
 
-    assert wanted == options
-    assert not flags(wanted) & PARALLEL
-    assert "parallel.connections" not in parameters(wanted)
+    assert options_to_use == options
+    assert not flags(options_to_use) & PARALLEL
+    assert "parallel.connections" not in parameters(options_to_use)
 
 
 def test_a_number_of_connections_that_a_call_gives_is_kept():
-    wanted = connections.choose(Move(parallel_connections=5), is_running=True)
+    options_to_use = connections.choose(Move(parallel_connections=5), is_running=True)
 
-    assert parameters(wanted)["parallel.connections"] == 5
+    assert parameters(options_to_use)["parallel.connections"] == 5
 
 
 def test_a_stopped_vm_has_no_memory_to_send():
@@ -52,14 +52,14 @@ def test_a_stopped_vm_has_no_memory_to_send():
 
 
 class Job:
-    """A job that has failed at once: no QEMU of a test lacks several connections."""
+    """A job that fails at once: the QEMUs of the tests all support several connections."""
 
     def __init__(self, error):
         self.error = error
 
 
 class Refused(libvirt.libvirtError):
-    """libvirt's refusal of a capability, which it looks up in both QEMUs first."""
+    """libvirt's refusal of a capability; it checks both QEMUs first."""
 
     def __init__(self, text="Migration option 'multifd' is not supported by QEMU binary"):
         super().__init__(text)
@@ -72,37 +72,40 @@ class Refused(libvirt.libvirtError):
         return libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED
 
 
-def watched(monkeypatch, options, *errors):
-    """Return the moves that are begun when each of the first ends with an error."""
-    left, begun = list(errors), []
+def begun_moves(monkeypatch, options, *errors):
+    """Return the begun moves, if the first of them end with these errors."""
+    remaining_errors, moves = list(errors), []
 
-    def begin(how):
-        begun.append(how)
-        return Job(left.pop(0) if left else None)
+    def begin_move(move):
+        moves.append(move)
+        return Job(remaining_errors.pop(0) if remaining_errors else None)
 
-    def watch(_context, job, _name, _options):
+    def fail_or_succeed(_context, job, _name, _options):
         if job.error is not None:
             raise migrate.MigrationFailed("it stays")
         return {"memory_bytes": 1}
 
-    monkeypatch.setattr(sending, "watch_transfer", watch)
+    monkeypatch.setattr(sending, "watch_transfer", fail_or_succeed)
     try:
-        sending._watch_job(None, "web1", options, True, begin)
+        sending._watch_job(None, "web1", options, True, begin_move)
     except migrate.MigrationFailed:
-        begun.append("failed")
-    return [one if one == "failed" else one.parallel_connections for one in begun]
+        moves.append("failed")
+    return [
+        move_or_failure if move_or_failure == "failed" else move_or_failure.parallel_connections
+        for move_or_failure in moves
+    ]
 
 
-def test_one_connection_is_taken_where_a_qemu_has_no_others(monkeypatch):
-    assert watched(monkeypatch, Move(), Refused()) == [2, None]
-    # Whoever asked for several is told.
-    assert watched(monkeypatch, Move(parallel_connections=3), Refused()) == [3, "failed"]
+def test_one_connection_is_used_if_a_qemu_supports_no_others(monkeypatch):
+    assert begun_moves(monkeypatch, Move(), Refused()) == [2, None]
+    # An explicit number of connections is not changed: the move fails.
+    assert begun_moves(monkeypatch, Move(parallel_connections=3), Refused()) == [3, "failed"]
 
 
 def test_another_failure_is_not_tried_again(monkeypatch):
-    other = Refused("unsupported argument: flag")
+    other_error = Refused("unsupported argument: flag")
 
-    assert watched(monkeypatch, Move(), other) == [2, "failed"]
+    assert begun_moves(monkeypatch, Move(), other_error) == [2, "failed"]
     assert not migrateconnections.is_refused(None)
 
 
@@ -114,8 +117,8 @@ DOMAIN = """<domain type='kvm' id='3' xmlns:qemu='http://libvirt.org/schemas/dom
 ENV = "{http://libvirt.org/schemas/domain/qemu/1.0}env"
 
 
-class There:
-    """The target's libvirt; those of the lab are older than 11.6."""
+class TargetLibvirt:
+    """The target's libvirt; the lab's libvirts are older than 11.6."""
 
     def __init__(self, version):
         self.getLibVersion = lambda: version
@@ -128,7 +131,9 @@ def running(monkeypatch):
 
 @pytest.mark.parametrize("options", [Move(postcopy=True), Move(parallel_connections=1), Move()])
 def test_over_one_connection_the_targets_qemu_refuses_aes(running, options):
-    xml = connections.parameters(None, "web1", There(11_005_000), options)["destination_xml"]
+    xml = connections.parameters(None, "web1", TargetLibvirt(11_005_000), options)[
+        "destination_xml"
+    ]
 
     (variable,) = ET.fromstring(xml).iter(ENV)
     assert variable.attrib == {
@@ -146,13 +151,13 @@ def test_over_one_connection_the_targets_qemu_refuses_aes(running, options):
         (9_000_000, Move(tunnel=True)),
     ],
 )
-def test_the_definition_is_left_alone_where_libvirt_or_several_connections_see_to_it(
+def test_the_definition_is_unchanged_if_libvirt_or_several_connections_avoid_aes(
     running, version, options
 ):
-    assert connections.parameters(None, "web1", There(version), options) == {}
+    assert connections.parameters(None, "web1", TargetLibvirt(version), options) == {}
 
 
 def test_a_vm_that_has_the_variable_keeps_its_own():
-    once = tlspriority.add_variable(DOMAIN)
+    changed_xml = tlspriority.add_variable(DOMAIN)
 
-    assert tlspriority.add_variable(once) == once
+    assert tlspriority.add_variable(changed_xml) == changed_xml

@@ -1,4 +1,4 @@
-"""What libvirt is told of a move; the moves themselves are in tests/cloud."""
+"""The parameters of a move for libvirt; tests/cloud moves VMs for real."""
 
 import socket
 
@@ -25,9 +25,9 @@ from saltvirt.migration.host import peer, sending
 )
 def test_the_data_goes_to_the_host_of_the_target(target, host):
     peer.refuse_strange("target", target)
-    uri, found = peer.uri_of(target)
+    uri, host_of_uri = peer.uri_of(target)
 
-    assert found == host
+    assert host_of_uri == host
     assert uri == (target if "://" in target else f"qemu+tls://{host}/system")
 
 
@@ -65,14 +65,16 @@ def test_the_data_goes_to_the_host_of_the_target(target, host):
         7,
     ],
 )
-def test_what_is_not_a_host_of_this_cloud_over_tls_is_refused(target):
-    with pytest.raises(BadArgument, match="target: .* is not a host of this cloud; give a ") as no:
+def test_a_target_that_is_no_host_of_this_cloud_over_tls_is_refused(target):
+    with pytest.raises(
+        BadArgument, match="target: .* is not a host of this cloud; give a "
+    ) as excinfo:
         peer.refuse_strange("target", target)
 
-    assert "secret" not in str(no.value) and "\n" not in str(no.value)
+    assert "secret" not in str(excinfo.value) and "\n" not in str(excinfo.value)
 
 
-def test_what_a_release_before_has_noted_is_not_gone_on_with_in_clear_text():
+def test_a_clear_text_target_noted_by_an_earlier_release_is_refused():
     with (
         pytest.raises(migrate.MigrationFailed, match="over TLS alone, not by 'qemu\\+tcp://hyper2"),
         migrate.target("qemu+tcp://hyper2/system"),
@@ -81,26 +83,26 @@ def test_what_a_release_before_has_noted_is_not_gone_on_with_in_clear_text():
 
 
 def test_the_peers_certificate_is_checked_against_its_name_however_many_connections():
-    given = migrate.parameters(
+    parameters = migrate.parameters(
         Move(parallel_connections=3), address="[2001:db8::2]", disks=["vda"], is_running=True
     )
 
-    assert given["migrate_uri"] == "tcp://[2001:db8::2]"
-    assert given["tls.destination"] == "2001:db8::2"
-    assert given["parallel.connections"] == 3
+    assert parameters["migrate_uri"] == "tcp://[2001:db8::2]"
+    assert parameters["tls.destination"] == "2001:db8::2"
+    assert parameters["parallel.connections"] == 3
 
 
 @pytest.mark.parametrize("options", [Move(tls=False), Move(tunnel=True)])
 def test_without_qemus_own_tls_no_name_is_checked(options):
-    given = migrate.parameters(options, address="hyper2", disks=[], is_running=True)
+    parameters = migrate.parameters(options, address="hyper2", disks=[], is_running=True)
 
-    assert "tls.destination" not in given
+    assert "tls.destination" not in parameters
 
 
-def test_why_there_is_no_post_copy_is_said_where_qemu_names_no_cause():
-    said = "unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported"
+def test_the_remedy_for_refused_post_copy_is_named_if_qemu_names_no_cause():
+    message = "unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported"
 
-    assert "vm.unprivileged_userfaultfd=1 on both hosts" in sending._remedy(said)
+    assert "vm.unprivileged_userfaultfd=1 on both hosts" in sending._remedy(message)
     assert sending._remedy("the connection was lost") == ""
 
 
@@ -108,7 +110,7 @@ EMULATED = {"domain_type": "qemu", "state": "running"}
 
 
 @pytest.mark.parametrize(
-    ("qemu", "facts", "asked", "live", "is_risky"),
+    ("qemu", "facts", "call_options", "live", "is_risky"),
     [
         ("7.2.22", EMULATED, {}, False, False),
         ("8.2.2", {**EMULATED, "state": "paused"}, {}, False, False),
@@ -116,61 +118,65 @@ EMULATED = {"domain_type": "qemu", "state": "running"}
         ("10.0.13", EMULATED, {"live": True}, True, False),
         ("7.2.22", {**EMULATED, "domain_type": "kvm"}, {}, None, False),
         ("7.2.22", {**EMULATED, "state": "shutoff"}, {}, None, False),
-        # Whoever asks gets it, and is told.
+        # An explicit option is honoured, with a warning.
         ("7.2.22", EMULATED, {"live": True}, True, True),
         ("7.2.22", EMULATED, {"live": False}, False, False),
         ("7.2.22", EMULATED, {"postcopy": True}, None, True),
-        # After an upgrade it is not known which QEMU a VM runs in.
+        # After an upgrade the QEMU of a running VM is unknown.
         (None, EMULATED, {}, False, False),
         (None, EMULATED, {"live": True}, True, True),
         (None, {**EMULATED, "domain_type": "kvm"}, {}, None, False),
     ],
 )
-def test_an_emulated_guest_whose_qemu_loses_writes_is_paused(qemu, facts, asked, live, is_risky):
-    moving, options = told.moving(**facts), Move(**asked)
+def test_an_emulated_guest_whose_qemu_loses_writes_is_paused(
+    qemu, facts, call_options, live, is_risky
+):
+    moving, options = told.moving(**facts), Move(**call_options)
 
-    found = sending.make_lossless(options, moving, qemu)
+    safe_options = sending.make_lossless(options, moving, qemu)
 
-    assert found.live is live
-    bits = migrate.flags(found, copies=[], is_shared=False, is_running=moving.is_running)
+    assert safe_options.live is live
+    flags = migrate.flags(safe_options, copies=[], is_shared=False, is_running=moving.is_running)
     is_live = live is not False and moving.is_running
-    assert bool(bits & libvirt.VIR_MIGRATE_LIVE) == is_live
+    assert bool(flags & libvirt.VIR_MIGRATE_LIVE) == is_live
     risks = sending.risks(options, moving, qemu)
-    called = f"QEMU {qemu}" if qemu else "the QEMU that it runs in, which is not the installed one,"
-    assert [f"{called} can lose" in one for one in risks] == [True] * is_risky
+    qemu_text = (
+        f"QEMU {qemu}" if qemu else "the QEMU that it runs in, which is not the installed one,"
+    )
+    assert [f"{qemu_text} can lose" in risk for risk in risks] == [True] * is_risky
 
 
-def test_a_host_whose_name_nobody_knows_is_not_taken_for_one_with_a_firewall(monkeypatch):
-    def unknown(*_given):
+def test_a_host_name_that_does_not_resolve_is_not_mistaken_for_a_firewall(monkeypatch):
+    def unknown(*_args):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "create_connection", unknown)
 
-    with pytest.raises(migrate.MigrationFailed) as failed:
+    with pytest.raises(migrate.MigrationFailed) as excinfo:
         peer.refuse_unreachable("hyper2")
 
-    said = str(failed.value)
-    assert said.startswith("this host finds no address for hyper2: Name or service not known; ")
-    assert "firewall" not in said
+    message = str(excinfo.value)
+    assert message.startswith("this host finds no address for hyper2: Name or service not known; ")
+    assert "firewall" not in message
 
 
 @pytest.mark.parametrize(
-    ("said", "renews"),
+    ("error_text", "renews"),
     [
         ("The client certificate /etc/pki/libvirt/clientcert.pem has expired", True),
         ("authentication failed: Failed to verify peer's certificate", False),
     ],
 )
-def test_a_certificate_that_has_expired_says_how_it_is_renewed(monkeypatch, said, renews):
-    def refused(_uri):
-        raise libvirt.libvirtError(said)
+def test_the_error_of_an_expired_certificate_names_its_renewal(monkeypatch, error_text, renews):
+    def refuse(_uri):
+        raise libvirt.libvirtError(error_text)
 
     monkeypatch.setattr(migrate, "_refuse_unreachable", lambda _uri: None)
     monkeypatch.setattr(migrate, "_answer_keepalives", lambda: None)
-    monkeypatch.setattr(libvirt, "open", refused)
+    monkeypatch.setattr(libvirt, "open", refuse)
 
-    with pytest.raises(migrate.MigrationFailed) as failed:
+    with pytest.raises(migrate.MigrationFailed) as excinfo:
         peer.refuse_unreachable("hyper2")
 
-    assert str(failed.value).startswith("qemu+tls://hyper2/system does not let this host in: ")
-    assert str(failed.value).endswith("; new ones: salt-run virt_pki.renew") is renews
+    assert str(excinfo.value).startswith("qemu+tls://hyper2/system does not let this host in: ")
+    assert str(excinfo.value).endswith("; new ones: salt-run virt_pki.renew") is renews

@@ -1,4 +1,4 @@
-"""A host that says it is the source of a move of others, whose master has lost its own record."""
+"""A host claims to be the source of another hosts' move; their master has lost its record."""
 
 import playedhosts
 import pytest
@@ -10,59 +10,59 @@ from saltvirt.migration.master import migrate, recovery, settle
 
 
 class Killed(BaseException):
-    """Nobody catches it: the runner is gone, as it is when it is killed."""
+    """A kill of the runner: no ``except`` of the runner catches it."""
 
 
 @pytest.fixture(params=["shutdown", "running"])
 def state(request):
-    """How the VM was."""
+    """The state of the VM."""
     return request.param
 
 
 @pytest.fixture(params=[("h2", "virt.migrate"), ("h3", "virt.migrate_step arrive")])
-def lying(opts, monkeypatch, request, state):
-    """Web has come from h2 to h3, by a runner that was killed then; h1 says that it sends it."""
-    made = playedhosts.clouds(monkeypatch)(3)
-    made.put("web", "h2", autostart=True, state=state)
-    for host in made.hosts:
+def cloud_with_liar(opts, monkeypatch, request, state):
+    """Web came from h2 to h3, by a runner that was killed; h1 claims to send it."""
+    cloud = playedhosts.clouds(monkeypatch)(3)
+    cloud.put("web", "h2", autostart=True, state=state)
+    for host in cloud.hosts:
         minionkeys.accept(opts, host, "a key")
 
     def kill():
         raise Killed
 
-    made.after[request.param] = kill
-    master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
+    cloud.after[request.param] = kill
+    master = Cloud(opts=opts, settings=cloud, progress=lambda *_args, **_figures: None)
     with pytest.raises(Killed):
         migrate.migrate(master, "web", "h3", {}, "h2")
-    made.after.clear()
-    token = made.arrivals["h3", "web"]["token"]
-    # It is of another master, or its cache was lost.
+    cloud.after.clear()
+    token = cloud.arrivals["h3", "web"]["token"]
+    # The order was another master's, or the cache was lost.
     for path in (orders.folder(opts) / orders.PURPOSE).iterdir():
         files.unlink(path)
     assert records.read_record(orders.folder(opts), orders.PURPOSE, "web") is None
-    made.departures["h1", "web"] = {
+    cloud.departures["h1", "web"] = {
         "phase": "cancelled",
         "token": token,
         "target": "h3",
         "autostart": True,
         "was": True,
     }
-    made.master = master
-    return made
+    cloud.master = master
+    return cloud
 
 
-def test_a_host_that_lies_does_not_have_what_has_come_to_another_removed(lying):
-    assert lying.where("web") == ["h3"]
+def test_a_false_source_does_not_get_an_arrived_vm_removed(cloud_with_liar):
+    assert cloud_with_liar.where("web") == ["h3"]
 
     with pytest.raises(recovery.Unsettled, match="from h2 to h3 .*from h1 to h3.*virt.disallow"):
-        settle.settle_all(lying.master, "web")
+        settle.settle_all(cloud_with_liar.master, "web")
 
-    assert lying.where("web") == ["h3"]
+    assert cloud_with_liar.where("web") == ["h3"]
 
 
-def test_once_it_is_shut_out_the_move_is_settled(lying):
-    del lying.departures["h1", "web"]
+def test_once_it_is_shut_out_the_move_is_settled(cloud_with_liar):
+    del cloud_with_liar.departures["h1", "web"]
 
-    settle.settle_all(lying.master, "web")
+    settle.settle_all(cloud_with_liar.master, "web")
 
-    assert lying.where("web") == ["h3"] and lying.is_settled()
+    assert cloud_with_liar.where("web") == ["h3"] and cloud_with_liar.is_settled()

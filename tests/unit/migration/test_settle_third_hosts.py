@@ -1,4 +1,4 @@
-"""A VM that has gone on from its target to a third host, and a source that comes back then."""
+"""A VM that has moved on to a third host, and a source that then comes back."""
 
 import playedhosts
 import pytest
@@ -9,26 +9,26 @@ from saltvirt.migration.master import migrate, recovery, settle
 
 @pytest.fixture
 def three(opts, monkeypatch):
-    """Three hosts; web went from h1 to h2, which was kept, and from there to h3."""
-    made = playedhosts.clouds(monkeypatch)(4)
-    made.put("web", "h1", autostart=True, state="running")
-    for host in made.hosts:
+    """Three hosts; web moved from h1 to h2, which was kept, and from there to h3."""
+    cloud = playedhosts.clouds(monkeypatch)(4)
+    cloud.put("web", "h1", autostart=True, state="running")
+    for host in cloud.hosts:
         minionkeys.accept(opts, host, "a key")
-    made.silent.add(("h1", "virt.migrate", "the answer"))
-    made.after["h1", "virt.migrate"] = lambda: made.silent.add("h1")
-    master = Cloud(opts=opts, settings=made, progress=lambda *_args, **_figures: None)
+    cloud.silent.add(("h1", "virt.migrate", "the answer"))
+    cloud.after["h1", "virt.migrate"] = lambda: cloud.silent.add("h1")
+    master = Cloud(opts=opts, settings=cloud, progress=lambda *_args, **_figures: None)
     with pytest.raises(recovery.Unsettled):
         migrate.migrate(master, "web", "h2", {})
     settle.settle_all(master, "web", keep="h2")
     migrate.migrate(master, "web", "h3", {}, "h2")
-    made.silent.clear()
-    made.master = master
-    return made
+    cloud.silent.clear()
+    cloud.master = master
+    return cloud
 
 
 @pytest.fixture(params=[False, True], ids=["started anew", "libvirt remembers"])
 def is_handed(request, monkeypatch):
-    """Whether libvirt on h1 says that it has handed the VM over."""
+    """Whether libvirt on h1 reports that it has handed the VM over."""
     monkeypatch.setattr(playedhosts._Source, "is_handed", lambda _self: request.param)
 
 
@@ -75,23 +75,26 @@ def test_a_host_that_does_not_have_it_cannot_be_kept(three):
         settle.settle_all(three.master, "web", keep="h4")
 
 
-def test_what_is_on_its_way_to_a_third_host_by_another_name_counts(three, monkeypatch):
+def test_a_move_to_a_third_host_under_another_name_counts(three, monkeypatch):
     three.hosts["h3"] = {}
-    state = three._migration_state
+    real_state = three._migration_state
 
-    def by_uuid(host, name=None, token=None, uuid=None):
-        said = state(host, name, token, uuid)
+    def state_by_uuid(host, name=None, token=None, uuid=None):
+        answer = real_state(host, name, token, uuid)
         if host == "h3" and uuid == "uuid of web":
-            said["target"]["is_arriving"] = True
-        return said
+            answer["target"]["is_arriving"] = True
+        return answer
 
-    monkeypatch.setattr(three, "_migration_state", by_uuid)
-    on_record = three._on_record
-    monkeypatch.setattr(three, "_on_record", lambda host: _with_uuid(on_record(host)))
+    monkeypatch.setattr(three, "_migration_state", state_by_uuid)
+    real_on_record = three._on_record
+    monkeypatch.setattr(three, "_on_record", lambda host: _with_uuid(real_on_record(host)))
 
     with pytest.raises(recovery.Unsettled, match="another move of it, by h3, is not over either"):
         settle.settle_all(three.master)
 
 
-def _with_uuid(said):
-    return {n: [{**one, "uuid": f"uuid of {n}"} for one in known] for n, known in said.items()}
+def _with_uuid(moves_by_name):
+    return {
+        name: [{**move, "uuid": f"uuid of {name}"} for move in moves]
+        for name, moves in moves_by_name.items()
+    }

@@ -1,4 +1,4 @@
-"""The plan of a bridge, what keeps it, and the firewall's rules: pure, so tried in every shape."""
+"""The plan of a bridge, its files, and the firewall's rules: pure functions, in every shape."""
 
 from dataclasses import replace
 
@@ -28,70 +28,78 @@ BEFORE = {
 }
 
 
-def test_everything_of_the_port_becomes_the_bridges():
-    wanted = bridgeplan.target(BEFORE, BR0)
+def test_the_bridge_gets_everything_of_its_port():
+    target_state = bridgeplan.target(BEFORE, BR0)
 
-    held = [a["address"] for a in wanted["links"]["br0"]["addresses"]]
-    assert held == ["10.0.0.4/16", "fd00::4/64"]
-    assert [a["address"] for a in wanted["links"]["eth0"]["addresses"]] == ["fe80::1/64"]
-    assert {r["oif"] for r in wanted["routes"]} == {"br0"}
-    assert wanted["links"]["br0"]["mac"] == "52:00:00:00:00:01"
+    bridge_addresses = [a["address"] for a in target_state["links"]["br0"]["addresses"]]
+    assert bridge_addresses == ["10.0.0.4/16", "fd00::4/64"]
+    assert [a["address"] for a in target_state["links"]["eth0"]["addresses"]] == ["fe80::1/64"]
+    assert {r["oif"] for r in target_state["routes"]} == {"br0"}
+    assert target_state["links"]["br0"]["mac"] == "52:00:00:00:00:01"
 
 
-def test_the_steps_lead_there_and_back_and_then_nothing_is_left_to_do():
-    wanted = bridgeplan.target(BEFORE, BR0)
+def test_the_steps_lead_to_the_target_and_back_and_leave_nothing_to_do():
+    target_state = bridgeplan.target(BEFORE, BR0)
 
-    there = carried_out(BEFORE, bridgeplan.operations(BEFORE, wanted))
-    assert same(there, wanted)
-    assert bridgeplan.operations(there, bridgeplan.target(there, BR0)) == []
-    back = carried_out(there, bridgeplan.operations(there, BEFORE))
-    assert same(back, BEFORE)
+    new_state = carried_out(BEFORE, bridgeplan.operations(BEFORE, target_state))
+    assert same(new_state, target_state)
+    assert bridgeplan.operations(new_state, bridgeplan.target(new_state, BR0)) == []
+    old_state = carried_out(new_state, bridgeplan.operations(new_state, BEFORE))
+    assert same(old_state, BEFORE)
 
 
 @given(st.integers(0, 30))
 def test_a_change_that_stops_after_any_step_can_be_put_back(count):
     steps = bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, BR0))
-    half = carried_out(BEFORE, steps[:count])
+    partial_state = carried_out(BEFORE, steps[:count])
 
-    assert same(carried_out(half, bridgeplan.operations(half, BEFORE)), BEFORE)
+    assert same(carried_out(partial_state, bridgeplan.operations(partial_state, BEFORE)), BEFORE)
 
 
 def test_a_bridge_goes_and_its_one_port_inherits():
-    there = carried_out(BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, BR0)))
+    new_state = carried_out(BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, BR0)))
 
-    gone = carried_out(
-        there, bridgeplan.operations(there, bridgeplan.without_bridge(there, "br0", ["eth0"]))
+    final_state = carried_out(
+        new_state,
+        bridgeplan.operations(new_state, bridgeplan.without_bridge(new_state, "br0", ["eth0"])),
     )
 
-    assert "br0" not in gone["links"]
-    assert same(gone, BEFORE)
+    assert "br0" not in final_state["links"]
+    assert same(final_state, BEFORE)
 
 
 def test_a_port_that_has_left_its_bridge_already_is_not_removed_with_it():
-    there = carried_out(BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, BR0)))
-    there["links"]["eth0"]["master"] = None  # its manager was faster
+    new_state = carried_out(BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, BR0)))
+    new_state["links"]["eth0"]["master"] = None  # its manager was faster
 
-    gone = carried_out(
-        there, bridgeplan.operations(there, bridgeplan.without_bridge(there, "br0", ["eth0"]))
+    final_state = carried_out(
+        new_state,
+        bridgeplan.operations(new_state, bridgeplan.without_bridge(new_state, "br0", ["eth0"])),
     )
 
-    assert same(gone, BEFORE)
+    assert same(final_state, BEFORE)
 
 
-def test_a_leased_address_that_is_asked_for_as_static_does_not_end_any_more():
-    leased = {**BEFORE, "links": {"eth0": link(addresses=[address("10.0.0.4/16", valid_s=90)])}}
-    moved = carried_out(leased, bridgeplan.operations(leased, bridgeplan.target(leased, BR0)))
-    assert moved["links"]["br0"]["addresses"] == [address("10.0.0.4/16", valid_s=90)]
+def test_a_leased_address_that_is_made_static_never_expires():
+    snapshot = {**BEFORE, "links": {"eth0": link(addresses=[address("10.0.0.4/16", valid_s=90)])}}
+    leased_state = carried_out(
+        snapshot, bridgeplan.operations(snapshot, bridgeplan.target(snapshot, BR0))
+    )
+    assert leased_state["links"]["br0"]["addresses"] == [address("10.0.0.4/16", valid_s=90)]
 
     static = replace(BR0, addresses=("10.0.0.4/16",))
-    there = carried_out(moved, bridgeplan.operations(moved, bridgeplan.target(moved, static)))
+    static_state = carried_out(
+        leased_state, bridgeplan.operations(leased_state, bridgeplan.target(leased_state, static))
+    )
 
-    assert there["links"]["br0"]["addresses"] == [address("10.0.0.4/16")]
-    assert same(carried_out(there, bridgeplan.operations(there, moved)), moved)
+    assert static_state["links"]["br0"]["addresses"] == [address("10.0.0.4/16")]
+    assert same(
+        carried_out(static_state, bridgeplan.operations(static_state, leased_state)), leased_state
+    )
 
 
 def test_routes_from_a_lease_that_ends_do_not_keep_its_address_as_their_source():
-    """Both networkd and NetworkManager say src there; the kernel refuses one that it lacks."""
+    """Networkd and NetworkManager set ``src`` there; the kernel refuses an address it lacks."""
     leased = {
         "links": {"eth0": link(addresses=[address("10.0.0.50/16", valid_s=90)])},
         "routes": [
@@ -102,27 +110,29 @@ def test_routes_from_a_lease_that_ends_do_not_keep_its_address_as_their_source()
     }
     for gateway in (None, "10.0.0.1"):
         static = replace(BR0, addresses=("10.0.0.4/16",), gateway=gateway)
-        wanted = bridgeplan.target(leased, static)
-        assert {r["prefsrc"] for r in wanted["routes"]} == {None, "10.7.0.1"}
-        there = carried_out(leased, bridgeplan.operations(leased, wanted))
-        assert bridgeplan.operations(there, bridgeplan.target(there, static)) == []
-        assert same(carried_out(there, bridgeplan.operations(there, leased)), leased)
+        target_state = bridgeplan.target(leased, static)
+        assert {r["prefsrc"] for r in target_state["routes"]} == {None, "10.7.0.1"}
+        new_state = carried_out(leased, bridgeplan.operations(leased, target_state))
+        assert bridgeplan.operations(new_state, bridgeplan.target(new_state, static)) == []
+        assert same(carried_out(new_state, bridgeplan.operations(new_state, leased)), leased)
 
 
 def test_an_address_that_a_router_advertises_is_not_taken_away_each_time():
     static = replace(BR0, addresses=("10.0.0.4/16",))
-    there = carried_out(BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, static)))
-    there["links"]["br0"]["addresses"].append(address("2001:db8::5/64", valid_s=86400))
+    new_state = carried_out(
+        BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, static))
+    )
+    new_state["links"]["br0"]["addresses"].append(address("2001:db8::5/64", valid_s=86400))
 
-    assert bridgeplan.operations(there, bridgeplan.target(there, static)) == []
+    assert bridgeplan.operations(new_state, bridgeplan.target(new_state, static)) == []
 
 
-def test_a_delay_that_others_set_is_left_as_long_as_nothing_waits_for_it():
+def test_a_foreign_delay_is_left_until_stp_needs_another():
     def steps(stp):
-        made = link(kind="bridge", bridge={"stp": stp, "forward_delay_cs": 1500})
-        asked = replace(BR0, ports=(), options={"stp": stp, "forward_delay_cs": 0})
-        before = {"links": {"br0": made}, "routes": []}
-        return bridgeplan.operations(before, bridgeplan.target(before, asked))
+        bridge_link = link(kind="bridge", bridge={"stp": stp, "forward_delay_cs": 1500})
+        bridge = replace(BR0, ports=(), options={"stp": stp, "forward_delay_cs": 0})
+        before = {"links": {"br0": bridge_link}, "routes": []}
+        return bridgeplan.operations(before, bridgeplan.target(before, bridge))
 
     assert steps(stp=0) == []
     assert steps(stp=1) == [("bridge", "br0", {"forward_delay_cs": 0})]
@@ -132,17 +142,19 @@ def test_static_addresses_and_a_gateway_replace_what_the_port_had():
     bridge = bridgeplan.Bridge(
         name="br0", ports=("eth0",), addresses=("192.0.2.2/24",), gateway="192.0.2.1", mtu=9000
     )
-    there = carried_out(BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, bridge)))
+    new_state = carried_out(
+        BEFORE, bridgeplan.operations(BEFORE, bridgeplan.target(BEFORE, bridge))
+    )
 
-    assert [a["address"] for a in there["links"]["br0"]["addresses"]] == ["192.0.2.2/24"]
-    default = [r["gateway"] for r in there["routes"] if r["dst"] == "default"]
+    assert [a["address"] for a in new_state["links"]["br0"]["addresses"]] == ["192.0.2.2/24"]
+    default = [r["gateway"] for r in new_state["routes"] if r["dst"] == "default"]
     assert default == ["192.0.2.1"]
-    assert {one["mtu"] for one in there["links"].values()} == {9000}
-    assert bridgeplan.operations(there, bridgeplan.target(there, bridge)) == []
+    assert {changed_link["mtu"] for changed_link in new_state["links"].values()} == {9000}
+    assert bridgeplan.operations(new_state, bridgeplan.target(new_state, bridge)) == []
 
 
 @pytest.mark.parametrize(
-    ("links", "why"),
+    ("links", "reason"),
     [
         ({}, "no link 'eth0' on this host; there are: lan"),
         ({"eth0": link(master="br9")}, "'eth0' is a port of br9 already"),
@@ -150,16 +162,16 @@ def test_static_addresses_and_a_gateway_replace_what_the_port_had():
         ({"eth0": link(), "br0": link(kind="veth")}, "'br0' exists and is not a bridge"),
     ],
 )
-def test_a_port_that_cannot_be_one_is_refused(links, why):
-    with pytest.raises(VirtError, match=why):
+def test_a_port_that_cannot_be_one_is_refused(links, reason):
+    with pytest.raises(VirtError, match=reason):
         bridgeplan.refuse_impossible({"links": links, "routes": []}, BR0, ["lan"])
 
 
 def test_a_route_with_several_hops_is_refused():
-    many = {**BEFORE, "routes": [route("default", None, "eth0", is_multipath=True)]}
+    multipath = {**BEFORE, "routes": [route("default", None, "eth0", is_multipath=True)]}
 
     with pytest.raises(VirtError, match="several next hops"):
-        bridgeplan.refuse_impossible(many, BR0, [])
+        bridgeplan.refuse_impossible(multipath, BR0, [])
 
 
 def test_networkd_gets_a_bridge_its_network_and_a_network_for_each_port():
@@ -195,14 +207,14 @@ def test_vlans_are_kept_as_ranges():
 
 
 def test_netplan_gives_up_the_addresses_of_a_port_and_nothing_else():
-    old = (
+    text = (
         "network: {ethernets: {eth0: {addresses: [10.0.0.4/16], wakeonlan: true}, "
         "eth1: {dhcp4: true}}}"
     )
-    freed = netplan.without_ports(old, ["eth0"])
+    changed = netplan.without_ports(text, ["eth0"])
 
-    assert "10.0.0.4" not in freed and "wakeonlan" in freed and "dhcp4: true" in freed
-    assert netplan.without_ports(freed, ["eth0"]) is None
+    assert "10.0.0.4" not in changed and "wakeonlan" in changed and "dhcp4: true" in changed
+    assert netplan.without_ports(changed, ["eth0"]) is None
 
 
 def test_ifupdown_loses_the_stanzas_of_one_interface_only():
@@ -217,34 +229,36 @@ iface br0 inet static
 auto br01
 iface br01 inet manual
 """
-    left = interfaces.without_bridge(text, "br0", None)
+    remaining = interfaces.without_bridge(text, "br0", None)
 
-    assert "10.0.0.4" not in left and "iface lo inet loopback" in left
-    assert "auto br01\niface br01 inet manual" in left
+    assert "10.0.0.4" not in remaining and "iface lo inet loopback" in remaining
+    assert "auto br01\niface br01 inet manual" in remaining
 
 
 def test_rules_name_ports_and_peers_and_a_mark_that_changes_with_them():
     ports = rules.ports([16514, "49152-49215"])
-    some = rules.networks(["10.0.0.2", "10.0.0.3", "fd00::2"])
-    near = rules.networks(["10.0.0.0/24"])
+    peers = rules.networks(["10.0.0.2", "10.0.0.3", "fd00::2"])
+    shared = rules.networks(["10.0.0.0/24"])
 
-    text, mark = rules.nftables("salt_virt", ports, some, near)
-    _same, again = rules.nftables(
-        "salt_virt", ports, rules.networks(["fd00::2", "10.0.0.3/32", "10.0.0.2"]), near
+    text, mark = rules.nftables("salt_virt", ports, peers, shared)
+    _same_text, same_mark = rules.nftables(
+        "salt_virt", ports, rules.networks(["fd00::2", "10.0.0.3/32", "10.0.0.2"]), shared
     )
-    _other, other = rules.nftables("salt_virt", ports, rules.networks(["10.0.0.2"]), near)
-    _moved, moved = rules.nftables("salt_virt", ports, some, rules.networks([]))
+    _other_text, other_mark = rules.nftables(
+        "salt_virt", ports, rules.networks(["10.0.0.2"]), shared
+    )
+    _moved_text, moved_mark = rules.nftables("salt_virt", ports, peers, rules.networks([]))
 
-    assert mark == again and len({mark, other, moved}) == 3
+    assert mark == same_mark and len({mark, other_mark, moved_mark}) == 3
     assert "tcp dport { 16514, 49152-49215 } ip saddr @peers4 accept" in text
     assert "elements = { 10.0.0.2/31 }" in text and "elements = { fd00::2 }" in text
 
 
 def test_answers_to_what_the_host_asks_others_come_in_before_anything_is_refused():
-    """Their ports are of those that the kernel takes for connections that go out."""
-    given = (rules.ports([16514, "49152-49215"]), rules.networks(["10.0.0.2"]))
-    table, _mark = rules.nftables("salt_virt", *given, rules.networks([]))
-    chain, _mark = rules.iptables("SALT-VIRT", *given, 4)
+    """Their ports are among those that the kernel takes for outgoing connections."""
+    ports_and_peers = (rules.ports([16514, "49152-49215"]), rules.networks(["10.0.0.2"]))
+    table, _mark = rules.nftables("salt_virt", *ports_and_peers, rules.networks([]))
+    chain, _mark = rules.iptables("SALT-VIRT", *ports_and_peers, 4)
 
     for text, answers in ((table, "ct direction reply tcp dport"), (chain, "--ctdir REPLY")):
         assert text.lower().index(answers.lower()) < text.lower().index("reject")

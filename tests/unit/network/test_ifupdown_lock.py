@@ -1,4 +1,4 @@
-"""ifupdown's lock of its own state is not waited for without end."""
+"""The wait for ifupdown's lock of its own state is bounded."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ sys.stdin.read()
 """
 
 
-def test_a_lock_of_ifupdown_that_is_not_let_go_is_named_with_its_holder(tmp_path, monkeypatch):
+def test_a_lock_of_ifupdown_that_is_not_released_is_named_with_its_holder(tmp_path, monkeypatch):
     state, lock = tmp_path / "ifstate", tmp_path / ".ifstate.lock"
     state.write_text("lo=lo\nbr0=br0\n")
     monkeypatch.setattr(ifupdown, "_STATE", state)
@@ -27,12 +27,12 @@ def test_a_lock_of_ifupdown_that_is_not_let_go_is_named_with_its_holder(tmp_path
     )
     with child:
         child.stdout.readline()
-        said = rf"^{lock} is held by process {child.pid} \(.*python.*\) for more than 0.2 s: "
-        with pytest.raises(tools.PersistenceError, match=said) as refused:
+        message = rf"^{lock} is held by process {child.pid} \(.*python.*\) for more than 0.2 s: "
+        with pytest.raises(tools.PersistenceError, match=message) as excinfo:
             ifupdown._forget_state("br0")
-        assert "\n" not in str(refused.value)
+        assert "\n" not in str(excinfo.value)
         assert "br0=br0" in state.read_text()
-        # It is taken as soon as it is free.
+        # The lock is taken as soon as it is free.
         monkeypatch.setattr(ifupdown, "_LOCK_S", 30)
         threading.Timer(0.2, child.stdin.close).start()
         ifupdown._forget_state("br0")

@@ -53,15 +53,15 @@ iface bond0 inet static
 
 
 def read(tmp_path, text, *names):
-    """Return what ifupdown reads of interfaces, ``{name: [line]}``, and what it brings up."""
+    """Return the options that ifupdown reads, ``{name: [line]}``, and what it brings up."""
     path = tmp_path / "interfaces"
     path.write_text(text)
 
     def ifquery(*words):
         argv = ["ifquery", "-i", path, "--state-dir", tmp_path, *words]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        assert done.returncode == 0 and not done.stderr, done
-        return done.stdout.splitlines()
+        process = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert process.returncode == 0 and not process.stderr, process
+        return process.stdout.splitlines()
 
     return {name: ifquery(name) for name in names}, ifquery("--list")
 
@@ -79,14 +79,14 @@ def read(tmp_path, text, *names):
     ],
     ids=["static", "dhcp", "ipv6", "none"],
 )
-def test_a_second_time_nothing_is_to_be_written_and_ifupdown_reads_it(tmp_path, text, config):
-    there = interfaces.with_bridge(text, config)
+def test_a_second_edit_changes_nothing_and_ifupdown_reads_the_file(tmp_path, text, config):
+    edited = interfaces.with_bridge(text, config)
 
-    assert interfaces.with_bridge(there, config) == there
-    gone = interfaces.without_bridge(there, "br0", replace(config, name="eth0", ports=()))
-    assert "br0" not in gone
+    assert interfaces.with_bridge(edited, config) == edited
+    restored = interfaces.without_bridge(edited, "br0", replace(config, name="eth0", ports=()))
+    assert "br0" not in restored
     assert (
-        interfaces.with_bridge(gone, config)
+        interfaces.with_bridge(restored, config)
         .splitlines()
         .count(
             "iface br0 inet "
@@ -100,16 +100,16 @@ def test_a_second_time_nothing_is_to_be_written_and_ifupdown_reads_it(tmp_path, 
         )
         == 1
     )
-    for one in (there, gone):
-        read(tmp_path, one, *interfaces.names(one))
+    for content in (edited, restored):
+        read(tmp_path, content, *interfaces.names(content))
 
 
 def test_only_the_stanzas_of_bridge_and_port_are_edited(tmp_path):
-    there = interfaces.with_bridge(SITE, CONFIG)
+    edited = interfaces.with_bridge(SITE, CONFIG)
 
-    before, after = SITE.splitlines(), there.splitlines()
-    gone = [line.strip() for line in before if line not in after]
-    assert gone == [
+    before, after = SITE.splitlines(), edited.splitlines()
+    removed_lines = [line.strip() for line in before if line not in after]
+    assert removed_lines == [
         "iface eth0 inet static",
         "up ip route add 10.9.0.0/16 \\",
         "via 10.0.0.9 || true",
@@ -121,9 +121,9 @@ def test_only_the_stanzas_of_bridge_and_port_are_edited(tmp_path):
         "source-directory interfaces.d",
         "wpa-psk secret\n",
     ):
-        assert part in there
-    found, _up = read(tmp_path, there, "eth0", "br0")
-    assert found["eth0"] == ["up: ethtool -K eth0 gro off"]
+        assert part in edited
+    options_read, _up = read(tmp_path, edited, "eth0", "br0")
+    assert options_read["eth0"] == ["up: ethtool -K eth0 gro off"]
     for line in (
         "address: 10.0.0.4",
         "gateway: 10.0.0.1",
@@ -133,73 +133,73 @@ def test_only_the_stanzas_of_bridge_and_port_are_edited(tmp_path):
         "up: ip address replace fd00::4/64 dev br0",
         "up: ip route replace 10.9.0.0/16 via 10.0.0.9 dev br0",
     ):
-        assert line in found["br0"]
+        assert line in options_read["br0"]
 
 
-def test_what_an_undo_leaves_is_what_was_there():
+def test_an_undo_restores_the_text():
     config = replace(CONFIG, addresses=("10.0.0.4/16",), routes=())
-    there = interfaces.with_bridge(LO + STATIC, config)
+    edited = interfaces.with_bridge(LO + STATIC, config)
 
-    assert interfaces.without_bridge(there, "br0", replace(config, name="eth0")) == LO + STATIC
-    assert interfaces.without_bridge(there, "br0", None) == LO + (
+    assert interfaces.without_bridge(edited, "br0", replace(config, name="eth0")) == LO + STATIC
+    assert interfaces.without_bridge(edited, "br0", None) == LO + (
         "allow-hotplug eth0\niface eth0 inet manual\n"
     )
 
 
-@pytest.mark.parametrize(("ports", "kept"), [((), "eth0"), (("eth1",), "eth1 eth0")])
-def test_a_port_that_is_not_asked_for_stays(tmp_path, ports, kept):
+@pytest.mark.parametrize(("ports", "expected_ports"), [((), "eth0"), (("eth1",), "eth1 eth0")])
+def test_a_port_that_is_not_asked_for_stays(tmp_path, ports, expected_ports):
     text = "auto br0\niface br0 inet static\n address 10.0.0.4/16\n bridge-ports eth0\n"
     config = replace(CONFIG, ports=ports)
-    there = interfaces.with_bridge(text, config)
+    edited = interfaces.with_bridge(text, config)
 
-    assert f"bridge_ports: {kept}" in read(tmp_path, there, "br0")[0]["br0"]
-    assert interfaces.with_bridge(there, config) == there
+    assert f"bridge_ports: {expected_ports}" in read(tmp_path, edited, "br0")[0]["br0"]
+    assert interfaces.with_bridge(edited, config) == edited
 
 
 def test_a_bond_keeps_its_links_and_comes_up_before_its_bridge(tmp_path):
-    there = interfaces.with_bridge(LO + BOND, replace(CONFIG, ports=("bond0",)))
+    edited = interfaces.with_bridge(LO + BOND, replace(CONFIG, ports=("bond0",)))
 
-    found, up = read(tmp_path, there, "bond0", "br0")
-    assert found["bond0"] == ["bond-slaves: eth0 eth1", "bond-mode: 802.3ad"]
+    options_read, up = read(tmp_path, edited, "bond0", "br0")
+    assert options_read["bond0"] == ["bond-slaves: eth0 eth1", "bond-mode: 802.3ad"]
     assert up == ["lo", "bond0", "br0"]
 
 
 def test_a_vlan_keeps_its_link(tmp_path):
     text = "auto lan10\niface lan10 inet static\n address 10.0.0.4/16\n vlan-raw-device eth0\n"
-    there = interfaces.with_bridge(text, replace(CONFIG, ports=("lan10",)))
+    edited = interfaces.with_bridge(text, replace(CONFIG, ports=("lan10",)))
 
-    assert read(tmp_path, there, "lan10")[0] == {"lan10": ["vlan-raw-device: eth0"]}
+    assert read(tmp_path, edited, "lan10")[0] == {"lan10": ["vlan-raw-device: eth0"]}
 
 
 def test_ipv6_by_routers_goes_with_the_bridge_and_back():
     text = "auto eth0\niface eth0 inet6 auto\n    privext 0\n    up logger x\n"
     config = replace(CONFIG, addresses=(), gateways=(), routes=())
-    there = interfaces.with_bridge(text, config)
+    edited = interfaces.with_bridge(text, config)
 
-    assert "iface br0 inet6 auto\n    privext 0" in there and "eth0 inet6" not in there
-    assert there.count("logger") == 1
-    assert interfaces.with_bridge(there, config) == there
-    gone = interfaces.without_bridge(there, "br0", replace(config, name="eth0"))
-    assert "iface eth0 inet6 auto\n    privext 0" in gone and "br0" not in gone
+    assert "iface br0 inet6 auto\n    privext 0" in edited and "eth0 inet6" not in edited
+    assert edited.count("logger") == 1
+    assert interfaces.with_bridge(edited, config) == edited
+    restored = interfaces.without_bridge(edited, "br0", replace(config, name="eth0"))
+    assert "iface eth0 inet6 auto\n    privext 0" in restored and "br0" not in restored
 
 
 def test_a_static_address_stays_beside_a_lease(tmp_path):
     config = replace(CONFIG, dhcp=True, addresses=("192.0.2.9/24",), gateways=())
-    there = interfaces.with_bridge("auto eth0\niface eth0 inet dhcp\n    hostname h1\n", config)
+    edited = interfaces.with_bridge("auto eth0\niface eth0 inet dhcp\n    hostname h1\n", config)
 
-    found, _up = read(tmp_path, there, "br0")
-    assert "iface br0 inet dhcp" in there and "hostname: h1" in found["br0"]
-    assert "up: ip address replace 192.0.2.9/24 dev br0" in found["br0"]
+    options_read, _up = read(tmp_path, edited, "br0")
+    assert "iface br0 inet dhcp" in edited and "hostname: h1" in options_read["br0"]
+    assert "up: ip address replace 192.0.2.9/24 dev br0" in options_read["br0"]
 
 
 def test_an_ipv6_gateway_has_its_link():
-    there = interfaces.with_bridge("", replace(CONFIG, gateways=("fe80::1",)))
+    edited = interfaces.with_bridge("", replace(CONFIG, gateways=("fe80::1",)))
 
-    assert "up ip -6 route replace default via fe80::1 dev br0" in there
+    assert "up ip -6 route replace default via fe80::1 dev br0" in edited
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("iface eth0 inet static inherits base\n", "eth0 inherits from another stanza"),
         (
@@ -210,8 +210,8 @@ def test_an_ipv6_gateway_has_its_link():
         ("auto /eth*=lan\n", r"maps eth0 to another stanza"),
     ],
 )
-def test_what_cannot_be_edited_safely_is_refused(text, why):
-    with pytest.raises(tools.PersistenceError, match=why):
+def test_a_file_that_cannot_be_edited_safely_is_refused(text, reason):
+    with pytest.raises(tools.PersistenceError, match=reason):
         interfaces.refuse_unclear(text, "/etc/network/interfaces", ["br0", "eth0"])
 
 
@@ -245,9 +245,9 @@ def test_a_hook_that_does_two_things_is_refused():
     ],
 )
 def test_a_hook_that_gives_the_port_neither_address_nor_route_stays(hook):
-    there = interfaces.with_bridge(f"iface eth0 inet static\n    post-up {hook}\n", CONFIG)
+    edited = interfaces.with_bridge(f"iface eth0 inet static\n    post-up {hook}\n", CONFIG)
 
-    assert there.count(f"post-up {hook}\n") == 1
+    assert edited.count(f"post-up {hook}\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_hook_that_gives_the_port_neither_address_nor_route_stays(hook):
         "ip route del 10.9.0.0/16",
     ],
 )
-def test_a_hook_that_gives_what_the_bridge_has_goes(hook):
+def test_a_hook_that_sets_what_the_bridge_has_is_removed(hook):
     assert hook not in interfaces.with_bridge(f"iface eth0 inet static\n  up {hook}\n", CONFIG)
 
 
@@ -273,14 +273,14 @@ def test_a_hook_that_gives_what_the_bridge_has_goes(hook):
         "ip addr add 10.0.0.5/16 dev eth0",
     ],
 )
-def test_a_hook_that_sets_what_is_not_there_is_refused(hook):
+def test_a_hook_with_an_address_or_route_that_the_port_lacks_is_refused(hook):
     with pytest.raises(tools.PersistenceError, match="sets what eth0 does not have now"):
         interfaces.with_bridge(f"iface eth0 inet static\n  up {hook} || true\n", CONFIG)
 
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    """The files of a host that ifupdown keeps."""
+    """The interfaces file of a host with ifupdown."""
     path = tmp_path / "interfaces"
     monkeypatch.setattr(ifupdown, "_PATH", str(path))
     monkeypatch.setattr(ifupdown, "_BRIDGES", tmp_path)
@@ -291,23 +291,23 @@ def host(tmp_path, monkeypatch):
 
 
 def test_the_file_is_written_once_and_keeps_its_mode_there_and_back(host, monkeypatch):
-    written = []
-    put = ifupdown.put
-    monkeypatch.setattr(ifupdown, "put", lambda *given: (written.append(given), put(*given)))
+    calls = []
+    real_put = ifupdown.put
+    monkeypatch.setattr(ifupdown, "put", lambda *args: (calls.append(args), real_put(*args)))
     manager, before = ifupdown.Ifupdown(), host.read_text()
     assert list(manager.pending(CONFIG)) == [str(host)] and host.read_text() == before
 
-    made = manager.persisting(CONFIG)
-    made._files(is_rollback=False)
-    assert len(written) == 1 and manager.pending(CONFIG) == {}
+    persistence = manager.persisting(CONFIG)
+    persistence._files(is_rollback=False)
+    assert len(calls) == 1 and manager.pending(CONFIG) == {}
     assert manager.files_of("br0") == [f"{host}: br0"] and manager.claims(["br0"])
     assert host.stat().st_mode & 0o777 == 0o640
-    made._files(is_rollback=True)
+    persistence._files(is_rollback=True)
     assert host.read_text() == before and host.stat().st_mode & 0o777 == 0o640
 
 
 def test_a_bridge_that_is_down_does_not_go_with_the_addresses_of_its_port(host):
-    """The stanza is all that has them: without it the host would boot with none."""
+    """Only the stanza has the addresses: without it the host would boot with none."""
     manager = ifupdown.Ifupdown()
     host.write_text(interfaces.with_bridge(host.read_text(), CONFIG))
     with pytest.raises(tools.PersistenceError, match="bring it up \\('ifup br0'\\), or give that"):
@@ -360,11 +360,11 @@ LINES = st.sampled_from(
 
 
 @given(st.lists(LINES, max_size=20))
-def test_any_file_keeps_what_is_not_the_ports_and_settles(lines):
+def test_any_file_keeps_foreign_lines_and_a_second_edit_changes_nothing(lines):
     text = "\n".join(lines)
-    there = interfaces.with_bridge(text, CONFIG)
+    edited = interfaces.with_bridge(text, CONFIG)
 
-    assert interfaces.with_bridge(there, CONFIG) == there
+    assert interfaces.with_bridge(edited, CONFIG) == edited
     for line in ("# x", "mapping eth7", "source none", "no-scripts eth1"):
-        assert there.count(line) == text.count(line)
-    assert "br0" not in interfaces.without_bridge(there, "br0", replace(CONFIG, name="eth0"))
+        assert edited.count(line) == text.count(line)
+    assert "br0" not in interfaces.without_bridge(edited, "br0", replace(CONFIG, name="eth0"))

@@ -1,4 +1,4 @@
-"""Which addresses this host has learned of VMs on its bridges, by the kernel's table."""
+"""The addresses of VMs on this host's bridges, from the kernel's neighbour table."""
 
 import contextlib
 
@@ -17,36 +17,36 @@ class Message(dict):
         return self["attrs"].get(name)
 
 
-def link(index, name, below=None):
-    """Return a link; ``below`` is the one that a VLAN is of."""
-    return Message(index=index, attrs={"IFLA_IFNAME": name, "IFLA_LINK": below})
+def link(index, name, parent_index=None):
+    """Return a link; ``parent_index`` is the parent link of a VLAN."""
+    return Message(index=index, attrs={"IFLA_IFNAME": name, "IFLA_LINK": parent_index})
 
 
 def neighbour(address, index=2, mac=MAC, state=0x04):
-    """Return a neighbour that is known of."""
+    """Return a known neighbour."""
     return Message(ifindex=index, state=state, attrs={"NDA_DST": address, "NDA_LLADDR": mac})
 
 
 @pytest.fixture
-def learned(monkeypatch):
-    """A function that has the kernel say which neighbours there are, and returns ours."""
+def learn_addresses(monkeypatch):
+    """A function that sets the kernel's neighbours, and returns the addresses of the VMs."""
 
-    def ask(rows, wanted):
+    def ask(rows, macs):
         class Kernel:
             def get_links(self):
                 return [link(2, "br0"), link(3, "br1"), link(4, "br0.10", 2)]
 
             def get_neighbours(self, family):
-                return [one for one in rows if (":" in one.get_attr("NDA_DST")) == (family == 10)]
+                return [row for row in rows if (":" in row.get_attr("NDA_DST")) == (family == 10)]
 
         monkeypatch.setattr(links, "refuse_if_impossible", lambda: None)
         monkeypatch.setattr(links, "_open_netlink", lambda: contextlib.nullcontext(Kernel()))
-        return links.neighbours(wanted)
+        return links.neighbours(macs)
 
     return ask
 
 
-def test_the_mac_on_its_bridge_says_whose_an_address_is(learned):
+def test_an_address_belongs_to_the_vm_with_its_mac_on_the_bridge(learn_addresses):
     rows = [
         neighbour("2001:db8::7"),
         neighbour("192.0.2.7"),
@@ -56,24 +56,24 @@ def test_the_mac_on_its_bridge_says_whose_an_address_is(learned):
         neighbour("192.0.2.11", index=99),
     ]
 
-    found = learned(rows, [("br0", MAC.upper())])
+    addresses = learn_addresses(rows, [("br0", MAC.upper())])
 
-    assert found == ["192.0.2.7", "192.0.2.10", "2001:db8::7"]
+    assert addresses == ["192.0.2.7", "192.0.2.10", "2001:db8::7"]
 
 
 @pytest.mark.parametrize(
     ("state", "is_known"),
     [(0x01, False), (0x20, False), (0x40, False), (0x02, True), (0x04, True), (0x80, True)],
 )
-def test_only_who_has_answered_is_a_neighbour(learned, state, is_known):
-    assert bool(learned([neighbour("192.0.2.7", state=state)], [("br0", MAC)])) is is_known
+def test_only_a_neighbour_that_has_answered_counts(learn_addresses, state, is_known):
+    assert bool(learn_addresses([neighbour("192.0.2.7", state=state)], [("br0", MAC)])) is is_known
 
 
-def test_a_vm_on_no_bridge_has_no_neighbours(learned):
-    assert learned([neighbour("192.0.2.7")], []) == []
+def test_a_vm_on_no_bridge_has_no_neighbours(learn_addresses):
+    assert learn_addresses([neighbour("192.0.2.7")], []) == []
 
 
-def test_without_pyroute2_it_is_said(monkeypatch):
+def test_a_missing_pyroute2_is_an_error(monkeypatch):
     monkeypatch.setattr(lazyimport, "is_missing", lambda _module: True)
 
     with pytest.raises(links.LinkError, match="pyroute2"):

@@ -1,4 +1,4 @@
-"""What is written for a manager of networks is what that manager itself reads."""
+"""Each manager of networks reads the files that are written for it."""
 
 import subprocess
 
@@ -19,9 +19,9 @@ def test_networkmanager_reads_every_keyfile(path):
     text = linkconfig.networkmanager(netcases.CONFIG)[path]
 
     argv = ["nmcli", "--offline", "connection", "modify", "connection.autoconnect", "yes"]
-    read = subprocess.run(argv, capture_output=True, text=True, check=False, input=text)
+    process = subprocess.run(argv, capture_output=True, text=True, check=False, input=text)
 
-    assert read.returncode == 0, read.stderr
+    assert process.returncode == 0, process.stderr
     if "\ntype=bridge" in text:
         for part in (
             "address1=10.0.0.4/16,10.0.0.1",
@@ -30,10 +30,10 @@ def test_networkmanager_reads_every_keyfile(path):
             "interface-name=br0",
             "address1=fd00::4/64",
         ):
-            assert part in read.stdout
+            assert part in process.stdout
     else:
         for part in ("interface-name=eth0", "master=br0", "slave-type=bridge"):
-            assert part in read.stdout
+            assert part in process.stdout
 
 
 def test_netplan_gives_the_addresses_to_the_bridge_alone(tmp_path):
@@ -46,10 +46,10 @@ def test_netplan_gives_the_addresses_to_the_bridge_alone(tmp_path):
         path.chmod(0o600)
 
     argv = ["/usr/libexec/netplan/generate", "--root-dir", tmp_path]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    process = subprocess.run(argv, capture_output=True, text=True, check=False)
 
-    assert done.returncode == 0, done.stderr
-    made = {p.name: p.read_text() for p in (tmp_path / "run/systemd/network").iterdir()}
-    bridge, port = made["10-netplan-br0.network"], made["10-netplan-eth0.network"]
+    assert process.returncode == 0, process.stderr
+    units = {p.name: p.read_text() for p in (tmp_path / "run/systemd/network").iterdir()}
+    bridge, port = units["10-netplan-br0.network"], units["10-netplan-eth0.network"]
     assert "Address=10.0.0.4/16" in bridge and "Gateway=10.0.0.1" in bridge
     assert "Bridge=br0" in port and "\nAddress=" not in port and "Gateway" not in port

@@ -1,4 +1,4 @@
-"""One run of a bridge: what is refused before anything changes, and what is watched."""
+"""One run of a bridge: refusals before any change, and the change under the watchdog."""
 
 import contextlib
 from dataclasses import replace
@@ -42,8 +42,8 @@ class Manager(managers.NoManager):
 
 
 @pytest.fixture
-def found(monkeypatch):
-    """Give a host a network and its manager; the watchdog is noted."""
+def host(monkeypatch):
+    """A host with a network and its manager; calls of the watchdog are recorded."""
     host = {"seen": HOST, "manager": Manager(), "name": "networkd", "watched": []}
 
     @contextlib.contextmanager
@@ -55,13 +55,13 @@ def found(monkeypatch):
     monkeypatch.setattr(links, "names", lambda: ["eth0"])
     monkeypatch.setattr(links, "ports_of", lambda _bridge: [])
     monkeypatch.setattr(links, "read", lambda _names: host["seen"])
-    monkeypatch.setattr(managers, "find", lambda *_given: (host["name"], host["manager"]))
+    monkeypatch.setattr(managers, "find", lambda *_args: (host["name"], host["manager"]))
     monkeypatch.setattr(confirm, "watch_change", safely)
     return host
 
 
 def look():
-    """Look at what one bridge over the host's link would need."""
+    """Return the decision for one bridge over the host's link."""
     return present.decide(present.Request(bridge=BR0))
 
 
@@ -73,92 +73,93 @@ GIVEN = {
 
 
 @pytest.mark.parametrize(
-    ("given", "kept_cs"),
+    ("options", "delay_cs"),
     [({}, 0), ({"stp": True}, 200), ({"stp": True, "forward_delay": 4}, 400)],
 )
-def test_with_stp_the_delay_is_the_least_that_the_kernel_takes(given, kept_cs):
-    """It refuses less than 2 s (br_set_forward_delay)."""
+def test_with_stp_the_delay_is_the_kernels_minimum(options, delay_cs):
+    """The kernel refuses less than 2 s (br_set_forward_delay)."""
     module = asloaded.module("_states/virt_network.py")
 
-    asked = module._request("br0", ["eth0"], {**GIVEN, **given})
-    assert asked.bridge.options["forward_delay_cs"] == kept_cs
+    request = module._request("br0", ["eth0"], {**GIVEN, **options})
+    assert request.bridge.options["forward_delay_cs"] == delay_cs
 
 
 @pytest.mark.parametrize(
-    ("opts", "said"),
+    ("opts", "expected"),
     [
         ({"file_client": "local"}, "set up; this minion has no master"),
         ({"master_uri": "tcp://10.0.0.9:4506"}, "set up, and the master was reached over it"),
     ],
 )
-def test_a_master_that_was_not_asked_is_not_said_to_have_been_reached(monkeypatch, opts, said):
+def test_a_master_that_was_not_asked_is_not_reported_as_reached(monkeypatch, opts, expected):
     module = asloaded.module("_states/virt_network.py", **opts)
-    monkeypatch.setattr(present, "make", lambda *_given, **_how: {"br0": ["created"]})
+    monkeypatch.setattr(present, "make", lambda *_args, **_options: {"br0": ["created"]})
     module.__salt__ = {"saltutil.refresh_grains": lambda: None}
 
-    assert said in module.bridge_present("br0", ["eth0"])["comment"]
+    assert expected in module.bridge_present("br0", ["eth0"])["comment"]
 
 
-def test_a_manager_that_does_not_run_is_refused_for_a_static_address_too(found):
-    found["manager"] = Manager(runs=False)
+def test_a_manager_that_does_not_run_is_refused_for_a_static_address_too(host):
+    host["manager"] = Manager(runs=False)
     with pytest.raises(BadArgument, match="systemd-networkd does not run here, so nobody would"):
         look()
 
-    found.update(manager=managers.NoManager(), name="none")
+    host.update(manager=managers.NoManager(), name="none")
     assert look().config.addresses == ("10.0.0.4/16",)
 
 
-def test_a_gateway_that_would_displace_another_links_default_route_is_refused(found, monkeypatch):
-    """The rollback would not bring that one back: it knows only the links that take part."""
-    there = {"eth9": [route("default", "192.0.2.1", "eth9")], "eth0": []}
-    monkeypatch.setattr(links, "names", lambda: list(there))
+def test_a_gateway_that_would_displace_another_links_default_route_is_refused(host, monkeypatch):
+    """The rollback would not restore that route: it knows only the links of the change."""
+    routes_by_link = {"eth9": [route("default", "192.0.2.1", "eth9")], "eth0": []}
+    monkeypatch.setattr(links, "names", lambda: list(routes_by_link))
     monkeypatch.setattr(
         links,
         "read",
-        lambda names: {**HOST, "routes": [r for name in names for r in there.get(name, ())]},
+        lambda names: {
+            **HOST,
+            "routes": [r for name in names for r in routes_by_link.get(name, ())],
+        },
     )
-    one = present.Request(bridge=replace(BR0, gateway="10.0.0.1"))
+    request = present.Request(bridge=replace(BR0, gateway="10.0.0.1"))
     with pytest.raises(VirtError, match=r"route via 192.0.2.1 over eth9 would be lost to the gate"):
-        present.decide(one)
+        present.decide(request)
     look()
 
-    there["eth9"] = [route("default", "192.0.2.1", "eth9", priority=100)]
-    present.decide(one)
-    there["eth9"] = [route("default", "fe80::1", "eth9", family=10, priority=1024)]
-    present.decide(one)
+    routes_by_link["eth9"] = [route("default", "192.0.2.1", "eth9", priority=100)]
+    present.decide(request)
+    routes_by_link["eth9"] = [route("default", "fe80::1", "eth9", family=10, priority=1024)]
+    present.decide(request)
     with pytest.raises(VirtError, match="fe80::1 over eth9 would be lost"):
         present.decide(present.Request(bridge=replace(BR0, gateway="fd00::1")))
 
 
-def test_what_cannot_be_kept_is_no_matter_where_nobody_keeps_it(found):
+def test_a_route_that_cannot_be_kept_does_not_matter_without_a_manager(host):
     outside = route("default", "172.31.1.1", "eth0", is_onlink=True)
-    found["seen"] = {**HOST, "routes": [outside]}
+    host["seen"] = {**HOST, "routes": [outside]}
     with pytest.raises(VirtError, match="gateway outside the subnet"):
         look()
 
-    found.update(manager=managers.NoManager(), name="none")
+    host.update(manager=managers.NoManager(), name="none")
     look()
 
 
-def test_files_of_a_bridge_that_is_not_there_are_removed_under_the_watchdog_too(found):
-    found["seen"] = {"links": {}, "routes": []}
+def test_files_of_a_bridge_that_is_not_there_are_removed_under_the_watchdog_too(host):
+    host["seen"] = {"links": {}, "routes": []}
 
     def remove(*, is_test):
         return absent.remove(
             {"file_client": "local"}, "br0", confirm_timeout_s=1, persist_by="auto", is_test=is_test
         )
 
-    assert remove(is_test=True) == {"/etc/br0": "removed"} and not found["watched"]
+    assert remove(is_test=True) == {"/etc/br0": "removed"} and not host["watched"]
     assert remove(is_test=False) == {"/etc/br0": "removed"}
-    assert found["watched"] == [("br0",)] and found["manager"].told == ["given back"]
+    assert host["watched"] == [("br0",)] and host["manager"].told == ["given back"]
 
 
 @pytest.mark.parametrize(("port", "kind"), [("vnet3", None), ("tap0", None), ("web1-lan", "tun")])
-def test_a_bridge_that_vms_use_stays_whatever_their_links_are_called(
-    found, monkeypatch, port, kind
-):
+def test_a_bridge_that_vms_use_stays_whatever_their_links_are_called(host, monkeypatch, port, kind):
     bridge = {"br0": link(kind="bridge"), port: link(kind=kind, master="br0")}
-    found["seen"] = {"links": bridge, "routes": []}
+    host["seen"] = {"links": bridge, "routes": []}
     monkeypatch.setattr(links, "ports_of", lambda _bridge: [port])
 
     with pytest.raises(VirtError, match=f"^VMs use 'br0' \\({port}\\); stop them first"):
@@ -170,8 +171,8 @@ def test_a_bridge_that_vms_use_stays_whatever_their_links_are_called(
 def test_search_domains_are_found_where_the_name_servers_are(tmp_path, monkeypatch):
     path = tmp_path / "resolv.conf"
     path.write_text("# x\nnameserver 10.0.0.53\nsearch . corp.example b\nnameserver fd00::53\n")
-    with path.open("a") as more:
-        more.write("nameserver fe80::1%2\nnameserver fe80::1%eth0\n")
+    with path.open("a") as file:
+        file.write("nameserver fe80::1%2\nnameserver fe80::1%eth0\n")
     monkeypatch.setattr(present, "_PATHS", (str(path),))
 
     assert present.read_resolver() == (("10.0.0.53", "fd00::53"), ("corp.example", "b"))

@@ -1,4 +1,4 @@
-"""Files and programs of network managers: replaced in one step, ended in time."""
+"""Files and programs of network managers: files replaced in one step, programs ended in time."""
 
 import os
 import sys
@@ -52,7 +52,7 @@ def test_a_program_that_takes_too_long_ends_with_all_that_it_has_begun(tmp_path)
 
 
 def test_a_program_that_stays_in_the_background_is_not_waited_for():
-    begun = time.monotonic()
+    started_s = time.monotonic()
     pid = tools.run(
         [
             sys.executable,
@@ -61,5 +61,5 @@ def test_a_program_that_stays_in_the_background_is_not_waited_for():
             "print(subprocess.Popen(['sleep', '30'], start_new_session=True).pid)",
         ]
     )
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - started_s < 15
     os.kill(int(pid), 9)

@@ -1,4 +1,4 @@
-"""Which moves even out a cloud: pure, so whole clouds are tried."""
+"""Which moves even out a cloud: a pure function, tried with whole clouds."""
 
 import random
 from dataclasses import replace
@@ -13,36 +13,38 @@ from sizes import sizes
 from tightclouds import host, moving
 
 
-def named(*vms):
+def by_name(*vms):
     """Return facts by their VM's name."""
-    return {one.name: one for one in vms}
+    return {vm.name: vm for vm in vms}
 
 
 def busy(**vms):
     """Return the load of a host of 10 CPUs: ``{name: CPUs used}``."""
-    used = {name: VmLoad(cpu=cpu, memory_mib=0) for name, cpu in vms.items()}
-    return Load(cpus=10, memory_mib=100000, vms=used)
+    loads_by_name = {name: VmLoad(cpu=cpu, memory_mib=0) for name, cpu in vms.items()}
+    return Load(cpus=10, memory_mib=100000, vms=loads_by_name)
 
 
 def lopsided():
-    """Return hosts, loads and VMs of a cloud in which one host does it all."""
+    """Return hosts, loads and VMs of a cloud in which one host has all the load."""
     loads = {"a": busy(v1=3, v2=2, v3=2, v4=1), "b": busy(), "c": busy()}
     hosts = {name: host(100000) for name in loads}
-    vms = named(*[moving(name, 100) for name in loads["a"].vms])
-    for name, one in vms.items():
-        hosts["a"] = whatif.with_vm(hosts["a"], whatif.needs_of_move(one))
+    vms = by_name(*[moving(name, 100) for name in loads["a"].vms])
+    for name, facts in vms.items():
+        hosts["a"] = whatif.with_vm(hosts["a"], whatif.needs_of_move(facts))
         assert name in hosts["a"].vms
     return hosts, loads, vms
 
 
 def shares(loads, steps):
     """Return each host's CPUs in use after the steps."""
-    out = {name: sum(vm.cpu for vm in one.vms.values()) for name, one in loads.items()}
+    cpus_by_host = {
+        name: sum(vm.cpu for vm in host_load.vms.values()) for name, host_load in loads.items()
+    }
     for step in steps:
         used = loads[step.source].vms[step.name].cpu
-        out[step.source] -= used
-        out[step.target] += used
-    return out
+        cpus_by_host[step.source] -= used
+        cpus_by_host[step.target] += used
+    return cpus_by_host
 
 
 def test_a_lopsided_cloud_is_evened_out_with_few_moves():
@@ -64,7 +66,7 @@ def test_no_more_moves_are_made_than_asked_for_and_none_that_gains_too_little():
     assert balance.rebalance(hosts, even, vms, max_moves=9, threshold=0.0) == []
 
 
-def test_what_is_tagged_or_cannot_move_stays_and_maintenance_is_honoured():
+def test_a_vm_that_is_tagged_or_cannot_move_stays_and_maintenance_is_honoured():
     hosts, loads, vms = lopsided()
     vms["v1"] = told.but(vms["v1"], stay=True)
     vms["v2"] = told.but(vms["v2"], obstacles=["it has a device of this host"])
@@ -88,21 +90,23 @@ def test_a_host_that_has_refused_a_vm_is_not_planned_for_it_again():
 
 def test_a_move_that_costs_more_than_it_gains_is_not_made():
     hosts, loads, vms = lopsided()
-    vms = {name: told.but(one, memory_mib=1024 * 2000) for name, one in vms.items()}
-    hosts = {name: told.but(one, memory={"limit_mib": 10**9}) for name, one in hosts.items()}
+    vms = {name: told.but(facts, memory_mib=1024 * 2000) for name, facts in vms.items()}
+    hosts = {
+        name: told.but(host_info, memory={"limit_mib": 10**9}) for name, host_info in hosts.items()
+    }
 
     assert balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.0) == []
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 5), max_size=5), min_size=1, max_size=5))
-def test_every_step_evens_out_and_none_is_taken_back(cpus):
+def test_every_step_evens_out_and_no_vm_moves_twice(cpus):
     loads = {
         f"h{n}": busy(**{f"v{n}{k}": cpu for k, cpu in enumerate(row)})
         for n, row in enumerate(cpus)
     }
     hosts = {name: host(100000) for name in loads}
-    vms = named(*[moving(vm, 10) for one in loads.values() for vm in one.vms])
+    vms = by_name(*[moving(vm, 10) for host_load in loads.values() for vm in host_load.vms])
 
     steps = balance.rebalance(hosts, loads, vms, max_moves=20, threshold=0.001)
 
@@ -112,23 +116,23 @@ def test_every_step_evens_out_and_none_is_taken_back(cpus):
     assert after <= before
 
 
-def filled(vms_of, limit_mib=100_000, **given):
-    """Return ``(hosts, vms)`` of hosts with these VMs: ``{host: {name: what it is}}``."""
+def hosts_with(vms_of, limit_mib=100_000, **host_options):
+    """Return ``(hosts, vms)`` of hosts with these VMs: ``{host: {name: options}}``."""
     hosts, vms = {}, {}
-    for name, own in vms_of.items():
-        hosts[name] = host(limit_mib, **given)
-        for vm, what in own.items():
-            vms[vm] = moving(vm, 10, **what)
+    for name, vm_options in vms_of.items():
+        hosts[name] = host(limit_mib, **host_options)
+        for vm, options in vm_options.items():
+            vms[vm] = moving(vm, 10, **options)
             hosts[name] = whatif.with_vm(hosts[name], whatif.needs_of_move(vms[vm]))
     return hosts, vms
 
 
-def carried_out(hosts, vms, steps):
+def carry_out(hosts, vms, steps):
     """Make the steps one after the other; each must pass the check of virt.migrate."""
     for step in steps:
         required = whatif.needs_of_move(vms[step.name])
-        others = {name: one for name, one in hosts.items() if name != step.source}
-        evaluations = {v.host: v for v in choose.evaluate(others, required)}
+        other_hosts = {name: host_info for name, host_info in hosts.items() if name != step.source}
+        evaluations = {v.host: v for v in choose.evaluate(other_hosts, required)}
         assert evaluations[step.target].fits, (step, evaluations[step.target].reasons)
         hosts = {
             **hosts,
@@ -137,8 +141,8 @@ def carried_out(hosts, vms, steps):
         }
 
 
-def test_every_step_is_one_that_migrate_takes():
-    draw, made = random.Random(5), 0
+def test_migrate_accepts_every_step():
+    draw, step_count = random.Random(5), 0
     for _cloud in range(150):
         hosts = {f"h{n}": host(100) for n in range(draw.randint(3, 6))}
         loads, vms = {name: busy() for name in hosts}, {}
@@ -147,26 +151,26 @@ def test_every_step_is_one_that_migrate_takes():
             groups = groups or (
                 {"anti_affinity": [draw.choice("xy")]} if draw.random() < 0.5 else {}
             )
-            one = moving(f"v{number}", draw.choice([5, 10, 20]), **groups)
-            at, required = draw.choice(list(hosts)), whatif.needs_of_move(one)
-            # Groups may be in parts already, from before they were groups.
-            if not choose.evaluate({at: hosts[at]}, required)[0].fits:
+            vm = moving(f"v{number}", draw.choice([5, 10, 20]), **groups)
+            host_name, required = draw.choice(list(hosts)), whatif.needs_of_move(vm)
+            # VMs of a group may be on the wrong hosts already, from before they were in it.
+            if not choose.evaluate({host_name: hosts[host_name]}, required)[0].fits:
                 continue
             if draw.random() < 0.1:
                 coming = {"c": {"affinity": ["a"], "anti_affinity": ["x"]}}
-                hosts[at] = told.but(hosts[at], coming=coming)
-            hosts[at] = whatif.with_vm(hosts[at], required)
-            vms[one.name] = one
+                hosts[host_name] = told.but(hosts[host_name], coming=coming)
+            hosts[host_name] = whatif.with_vm(hosts[host_name], required)
+            vms[vm.name] = vm
             cpu = draw.choice([0, 0.1, 0.5, 1, 2])
-            loads[at].vms[one.name] = VmLoad(cpu=cpu, memory_mib=0, cpu_error=0.0)
+            loads[host_name].vms[vm.name] = VmLoad(cpu=cpu, memory_mib=0, cpu_error=0.0)
         steps = balance.rebalance(hosts, loads, vms, max_moves=10, threshold=0.02)
-        carried_out(hosts, vms, steps)
-        made += len(steps)
-    assert made > 200
+        carry_out(hosts, vms, steps)
+        step_count += len(steps)
+    assert step_count > 200
 
 
-def test_idle_hosts_that_can_take_nothing_do_not_keep_others_from_it():
-    hosts, vms = filled({"x0": {f"v{n}": {} for n in range(8)}, "x1": {}, "x2": {}})
+def test_idle_hosts_that_can_take_no_vm_do_not_keep_others_from_taking_some():
+    hosts, vms = hosts_with({"x0": {f"v{n}": {} for n in range(8)}, "x1": {}, "x2": {}})
     hosts |= {f"arm{n:02}": host(10**6, archs=["aarch64"]) for n in range(20)}
     loads = {name: busy() for name in hosts}
     loads["x0"] = busy(**{name: 1.2 for name in vms})
@@ -179,8 +183,8 @@ def test_idle_hosts_that_can_take_nothing_do_not_keep_others_from_it():
 
 def test_hosts_whose_vms_stay_do_not_keep_others_from_moving_theirs():
     tagged = {f"p{n}": {f"v{n}{k}": {"stay": True} for k in range(5)} for n in range(6)}
-    hosts, vms = filled({**tagged, "busy": {f"w{k}": {} for k in range(5)}, "idle": {}})
-    loads = {name: busy(**dict.fromkeys(one.vms, 1.9)) for name, one in hosts.items()}
+    hosts, vms = hosts_with({**tagged, "busy": {f"w{k}": {} for k in range(5)}, "idle": {}})
+    loads = {name: busy(**dict.fromkeys(host_info.vms, 1.9)) for name, host_info in hosts.items()}
     loads["busy"] = busy(**{f"w{k}": 1.8 for k in range(5)})
 
     steps = balance.rebalance(hosts, loads, vms, max_moves=5, threshold=0.02)
@@ -189,12 +193,14 @@ def test_hosts_whose_vms_stay_do_not_keep_others_from_moving_theirs():
 
 
 def test_full_hosts_that_are_idle_do_not_keep_others_from_taking():
-    hosts, vms = filled({"a": {f"v{n}": {} for n in range(4)}, "z": {}})
+    hosts, vms = hosts_with({"a": {f"v{n}": {} for n in range(4)}, "z": {}})
     hosts |= {f"full{n:02}": host(5) for n in range(20)}
     loads = {name: busy() for name in hosts}
     loads["a"], loads["z"] = busy(**dict.fromkeys(vms, 2.0)), busy(other=0.5)
-    for one in (loads["a"], loads["z"]):
-        one.vms.update({name: replace(vm, cpu_error=0.1) for name, vm in one.vms.items()})
+    for host_load in (loads["a"], loads["z"]):
+        host_load.vms.update(
+            {name: replace(vm, cpu_error=0.1) for name, vm in host_load.vms.items()}
+        )
 
     steps = balance.rebalance(hosts, loads, vms, max_moves=5, threshold=0.02)
 
@@ -202,7 +208,7 @@ def test_full_hosts_that_are_idle_do_not_keep_others_from_taking():
 
 
 def test_a_vm_on_its_way_is_left_alone():
-    hosts, vms = filled({"a": {"v1": {}, "v2": {}}, "b": {}, "c": {}})
+    hosts, vms = hosts_with({"a": {"v1": {}, "v2": {}}, "b": {}, "c": {}})
     hosts["b"] = told.but(hosts["b"], building=["v1"], coming={"v1": {}})
     loads = {"a": busy(v1=4, v2=4), "b": busy(), "c": busy()}
 
@@ -211,27 +217,29 @@ def test_a_vm_on_its_way_is_left_alone():
     assert {step.name for step in steps} == {"v2"}
 
 
-def test_steps_that_were_made_count_for_those_that_follow():
+def test_earlier_steps_count_for_later_ones():
     hosts, loads, vms = lopsided()
-    first, *rest = balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.01)
+    first, *later_steps = balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.01)
 
-    again = balance.rebalance(hosts, loads, vms, max_moves=9, threshold=0.01, done_steps=[first])
+    later_steps_again = balance.rebalance(
+        hosts, loads, vms, max_moves=9, threshold=0.01, done_steps=[first]
+    )
 
-    assert again == rest
+    assert later_steps_again == later_steps
 
 
 class Simulated:
-    """Hosts of ten CPUs whose VMs are busy by chance; their load is read as a runner reads it."""
+    """Hosts of ten CPUs with VMs that are busy at random; their load is read as by a runner."""
 
     def __init__(self, seed, busy_s, vms=20, hosts=10):
         self._draw, self._busy_s = random.Random(seed), busy_s
         names = {f"h{n}": {f"v{n}_{k}": {} for k in range(vms)} for n in range(hosts)}
-        self.hosts, self.vms = filled(names)
+        self.hosts, self.vms = hosts_with(names)
         self.part = dict.fromkeys(self.vms, 0.1)
         self._is_busy = {name: self._draw.random() < 0.1 for name in self.vms}
 
     def _second(self, name):
-        # Busy for so many seconds on average, idle for as long as makes it its part of the time.
+        # The VM is busy for so many seconds on average, and idle long enough to meet its part.
         part = self.part[name]
         leave = 1 / self._busy_s
         enter = leave * part / (1 - part)
@@ -240,15 +248,21 @@ class Simulated:
         return 1.0 if self._is_busy[name] else 0.02
 
     def _reading(self, seconds):
-        used = {
+        cpu_by_vm = {
             name: sum(self._second(name) for _ in range(seconds)) / seconds for name in self.vms
         }
-        return {host: busy(**{vm: used[vm] for vm in one.vms}) for host, one in self.hosts.items()}
+        return {
+            host: busy(**{vm: cpu_by_vm[vm] for vm in host_info.vms})
+            for host, host_info in self.hosts.items()
+        }
 
     def run(self, readings=12, seconds=5):
         """Rebalance once and make the steps; return them."""
-        taken = [self._reading(seconds) for _ in range(readings)]
-        loads = {host: load.average([one[host] for one in taken]) for host in self.hosts}
+        loads_by_reading = [self._reading(seconds) for _ in range(readings)]
+        loads = {
+            host: load.average([loads_of_reading[host] for loads_of_reading in loads_by_reading])
+            for host in self.hosts
+        }
         steps = balance.rebalance(self.hosts, loads, self.vms, max_moves=5, threshold=0.02)
         for step in steps:
             required = whatif.needs_of_move(self.vms[step.name])
@@ -279,64 +293,69 @@ def test_a_cloud_that_is_uneven_is_evened_out_in_spite_of_chance():
     assert {step.source for step in steps} == {"h0"}
 
 
-def test_the_error_of_a_mean_sees_what_lasts():
-    steady, alike = [0, 1] * 10, [0] * 10 + [1] * 10
+def test_the_error_of_a_mean_covers_persistent_load():
+    alternating, persistent = [0, 1] * 10, [0] * 10 + [1] * 10
 
     assert load.standard_error([1.0] * 5) == 0.0 and load.standard_error([1.0, 2.0]) is None
-    assert load.standard_error(alike) > 1.5 * load.standard_error(steady) > 0
+    assert load.standard_error(persistent) > 1.5 * load.standard_error(alternating) > 0
 
 
-def test_readings_are_put_together():
-    first = Load(cpus=8, memory_mib=64, vms={"a": VmLoad(cpu=1.0, memory_mib=5)})
-    gone = replace(first, vms={**first.vms, "b": VmLoad(cpu=3.0, memory_mib=5)})
+def test_readings_are_averaged():
+    first_load = Load(cpus=8, memory_mib=64, vms={"a": VmLoad(cpu=1.0, memory_mib=5)})
+    second_load = replace(first_load, vms={**first_load.vms, "b": VmLoad(cpu=3.0, memory_mib=5)})
     vms = {"a": VmLoad(cpu=2.0, memory_mib=7), "c": VmLoad(cpu=1, memory_mib=1)}
-    last = replace(first, vms=vms)
+    last_load = replace(first_load, vms=vms)
 
-    over = load.average([first, gone, last])
+    average = load.average([first_load, second_load, last_load])
 
-    both = over.vms["a"]
-    assert both.memory_mib == 7
-    assert (both.cpu, both.cpu_error) == (pytest.approx(4 / 3), pytest.approx(1 / 3))
-    assert over.vms["c"] == VmLoad(cpu=1, memory_mib=1)
-    assert set(over.vms) == {"a", "c"} and over.cpus == 8
+    common_vm = average.vms["a"]
+    assert common_vm.memory_mib == 7
+    assert (common_vm.cpu, common_vm.cpu_error) == (pytest.approx(4 / 3), pytest.approx(1 / 3))
+    assert average.vms["c"] == VmLoad(cpu=1, memory_mib=1)
+    assert set(average.vms) == {"a", "c"} and average.cpus == 8
 
 
-def test_vms_that_are_busy_together_are_known_by_their_host():
-    taken = [busy(**dict.fromkeys("abcd", cpu)) for cpu in (0.0, 1.0, 0.0, 1.0, 0.0, 1.0)]
+def test_the_error_of_a_host_covers_vms_that_are_busy_together():
+    readings = [busy(**dict.fromkeys("abcd", cpu)) for cpu in (0.0, 1.0, 0.0, 1.0, 0.0, 1.0)]
 
-    over = load.average(taken)
+    average = load.average(readings)
 
-    assert over.cpu_error == pytest.approx(4 * over.vms["a"].cpu_error)
-    assert load.Loads({"h": over}).surely("h")[1] > 0.2 + 4 * 0.4 * over.vms["a"].cpu_error - 1e-9
+    assert average.cpu_error == pytest.approx(4 * average.vms["a"].cpu_error)
+    assert (
+        load.Loads({"h": average}).surely("h")[1]
+        > 0.2 + 4 * 0.4 * average.vms["a"].cpu_error - 1e-9
+    )
 
 
 @sizes(quick=20, full=1_000)
-def test_what_is_remembered_of_hosts_gives_the_same_steps_as_looking_at_all_anew(size):
+def test_cached_host_values_give_the_same_steps_as_a_full_evaluation(size):
     longest = 0
     for seed in range(size):
         hosts, loads, vms = uneven_cloud(random.Random(seed))
-        some = {"max_moves": 12, "threshold": 0.005}
+        limits = {"max_moves": 12, "threshold": 0.005}
 
-        steps = balance.rebalance(hosts, loads, vms, **some)
+        steps = balance.rebalance(hosts, loads, vms, **limits)
 
-        made = []
-        while len(made) < some["max_moves"]:
-            anew = {**some, "max_moves": 1, "done_steps": made}
-            if not (one := balance.rebalance(hosts, loads, vms, **anew)):
+        expected_steps = []
+        while len(expected_steps) < limits["max_moves"]:
+            next_limits = {**limits, "max_moves": 1, "done_steps": expected_steps}
+            if not (next_step := balance.rebalance(hosts, loads, vms, **next_limits)):
                 break
-            made += one
-        assert steps == made, seed
-        carried_out(hosts, vms, steps)
+            expected_steps += next_step
+        assert steps == expected_steps, seed
+        carry_out(hosts, vms, steps)
         longest = max(longest, len(steps))
     assert longest > 6
 
 
 def uneven_cloud(draw):
     """Return hosts of some sizes, tags and makes, with groups and two kinds of load."""
-    sizes_ = [draw.choice([(10, 100), (20, 100), (10, 200)]) for _ in range(draw.randint(3, 24))]
+    host_sizes = [
+        draw.choice([(10, 100), (20, 100), (10, 200)]) for _ in range(draw.randint(3, 24))
+    ]
     hosts, loads, vms = {}, {}, {}
     is_alike = draw.random() < 0.5
-    for number, (cpus, memory_mib) in enumerate(sizes_):
+    for number, (cpus, memory_mib) in enumerate(host_sizes):
         name = f"h{number}"
         hosts[name] = host(60, tags={"rack": draw.choice("rst")}, maintenance=draw.random() < 0.1)
         loads[name] = Load(
@@ -344,17 +363,17 @@ def uneven_cloud(draw):
         )
     for number in range(draw.randint(5, 60)):
         kind = draw.random()
-        groups_ = {"affinity": ["a"]} if kind < 0.05 else {}
+        vm_groups = {"affinity": ["a"]} if kind < 0.05 else {}
         if 0.1 < kind < 0.3:
-            groups_ = {"anti_affinity": [draw.choice(["x", "y@rack"])]}
+            vm_groups = {"anti_affinity": [draw.choice(["x", "y@rack"])]}
         bridges = ["br0"] if draw.random() < 0.3 else []
-        one = moving(f"v{number}", draw.choice([5, 10, 20]), bridges=bridges, **groups_)
-        at, required = f"h{draw.randrange(1 + len(hosts) // 2)}", whatif.needs_of_move(one)
-        if choose.evaluate({at: hosts[at]}, replace(required, bridges=()))[0].fits:
-            hosts[at] = whatif.with_vm(hosts[at], required)
-            vms[one.name] = one
+        vm = moving(f"v{number}", draw.choice([5, 10, 20]), bridges=bridges, **vm_groups)
+        host_name, required = f"h{draw.randrange(1 + len(hosts) // 2)}", whatif.needs_of_move(vm)
+        if choose.evaluate({host_name: hosts[host_name]}, replace(required, bridges=()))[0].fits:
+            hosts[host_name] = whatif.with_vm(hosts[host_name], required)
+            vms[vm.name] = vm
             cpu, used = draw.choice([0, 0.2, 0.5, 1]), draw.choice([0, 5, 10])
-            loads[at].vms[one.name] = VmLoad(cpu=cpu, memory_mib=used, cpu_error=0.0)
+            loads[host_name].vms[vm.name] = VmLoad(cpu=cpu, memory_mib=used, cpu_error=0.0)
     for name in draw.sample(list(hosts), len(hosts) // 3):
         hosts[name] = told.but(hosts[name], bridges=[])
     return hosts, loads, vms

@@ -1,4 +1,4 @@
-"""By what a host says in few bytes placement decides as by all that it has."""
+"""Placement decides the same by a host's brief as by all of its facts."""
 
 import json
 import random
@@ -13,20 +13,23 @@ from saltvirt.placement import brief, choose
 from saltvirt.placement.many import plan_many
 
 
-def over_the_wire(infos, wanted):
-    """Return what a master makes of what these hosts answer."""
-    out = {}
+def over_the_wire(infos, query):
+    """Return what a master reads from the briefs of these hosts."""
+    infos_by_host = {}
     for host, info in infos.items():
-        said = json.loads(json.dumps(wire.plain(brief.build_brief(info, wanted))))
-        answer = wire.read(host, "virt.placement_facts", brief.Brief, said)
-        assert wire.plain(answer) == said
+        plain_brief = json.loads(json.dumps(wire.plain(brief.build_brief(info, query))))
+        answer = wire.read(host, "virt.placement_facts", brief.Brief, plain_brief)
+        assert wire.plain(answer) == plain_brief
         assert answer.names.digest == brief.digest(info.vms)
-        out[host] = brief.to_host_info(answer, info.vms)
-    return out
+        infos_by_host[host] = brief.to_host_info(answer, info.vms)
+    return infos_by_host
 
 
 def shown(evaluations):
-    return [(one.host, one.reasons, one.score, one.crowd, one.note) for one in evaluations]
+    return [
+        (evaluation.host, evaluation.reasons, evaluation.score, evaluation.crowd, evaluation.note)
+        for evaluation in evaluations
+    ]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -35,11 +38,11 @@ def test_hosts_are_evaluated_as_by_all_that_they_have(seed):
     infos = somefleets.hosts(draw)
     required = somefleets.request(draw, "new")
     for policy in somefleets.POLICIES:
-        short = over_the_wire(infos, brief.build_query([required], policy))
+        brief_infos = over_the_wire(infos, brief.build_query([required], policy))
 
-        found = choose.evaluate(short, required, policy=policy)
+        evaluations = choose.evaluate(brief_infos, required, policy=policy)
 
-        assert shown(found) == shown(choose.evaluate(infos, required, policy=policy))
+        assert shown(evaluations) == shown(choose.evaluate(infos, required, policy=policy))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -47,15 +50,15 @@ def test_many_are_planned_as_by_all_that_hosts_have(seed):
     draw = random.Random(seed)
     infos, requests = somefleets.hosts(draw), somefleets.requests(draw)
     for policy in somefleets.POLICIES:
-        short = over_the_wire(infos, brief.build_query(requests, policy))
+        brief_infos = over_the_wire(infos, brief.build_query(requests, policy))
 
-        assert plan_many(requests, short, policy=policy) == plan_many(
+        assert plan_many(requests, brief_infos, policy=policy) == plan_many(
             requests, infos, policy=policy
         )
 
 
-def whole_host():
-    """Return a host that has some of all that a VM can need."""
+def full_host():
+    """Return a host with some of everything that a VM can need."""
     (info,) = somefleets.hosts(random.Random(1), most=1).values()
     return told.but(
         info,
@@ -98,45 +101,47 @@ def whole_host():
 )
 def test_each_kind_of_need_has_its_reasons(needs):
     required = Requirements(name="new", vcpus=1, memory_mib=1, **needs)
-    infos = {"h1": whole_host(), "h2": replace(whole_host(), bridges=[], networks={}, links=[])}
+    infos = {"h1": full_host(), "h2": replace(full_host(), bridges=[], networks={}, links=[])}
 
-    short = over_the_wire(infos, brief.build_query([required], Policy()))
+    brief_infos = over_the_wire(infos, brief.build_query([required], Policy()))
 
-    found = shown(choose.evaluate(short, required))
-    assert found == shown(choose.evaluate(infos, required))
+    evaluations = shown(choose.evaluate(brief_infos, required))
+    assert evaluations == shown(choose.evaluate(infos, required))
 
 
-def test_a_host_with_fifty_vms_says_a_few_hundred_bytes():
+def test_the_brief_of_a_host_with_fifty_vms_has_a_few_hundred_bytes():
     required = Requirements(
         name="new", vcpus=1, memory_mib=1, nic_profile="lan", disk_profile="large"
     )
-    info = whole_host()
+    info = full_host()
     info = told.but(info, vms={f"vm-{number:03}": told.VM for number in range(50)})
 
-    said = wire.plain(brief.build_brief(info, brief.build_query([required], Policy())))
+    plain_brief = wire.plain(brief.build_brief(info, brief.build_query([required], Policy())))
 
-    assert len(json.dumps(said, separators=(",", ":"))) < 700
-    assert "vm-001" not in json.dumps(said)
+    assert len(json.dumps(plain_brief, separators=(",", ":"))) < 700
+    assert "vm-001" not in json.dumps(plain_brief)
 
 
 def test_a_host_decides_by_its_rank_whether_it_is_in_the_sample():
     hosts = [f"h{number:04}" for number in range(1000)]
-    below = sorted(brief.rank("web1", host) for host in hosts)[99]
-    wanted = brief.Query(seed="web1", below=below)
+    limit = sorted(brief.rank("web1", host) for host in hosts)[99]
+    query = brief.Query(seed="web1", below=limit)
 
-    chosen = [host for host in hosts if wanted.is_for(host)]
+    sample = [host for host in hosts if query.is_for(host)]
 
-    assert len(chosen) == 100
-    other = sorted(brief.rank("web2", host) for host in hosts)[99]
-    others = [host for host in hosts if brief.Query(seed="web2", below=other).is_for(host)]
-    assert len({*chosen}.intersection(others)) < 30
+    assert len(sample) == 100
+    other_limit = sorted(brief.rank("web2", host) for host in hosts)[99]
+    other_sample = [
+        host for host in hosts if brief.Query(seed="web2", below=other_limit).is_for(host)
+    ]
+    assert len({*sample}.intersection(other_sample)) < 30
     assert brief.Query(only=["h0001"]).is_for("h0001")
     assert not brief.Query(only=["h0001"]).is_for("h0002")
     assert brief.Query().is_for("h0002")
 
 
 @pytest.mark.parametrize(
-    ("needs", "policy", "is_so"),
+    ("needs", "policy", "is_of_one_host"),
     [
         ({}, {}, True),
         ({"anti_affinity": ("db",)}, {"placement": "pack"}, True),
@@ -146,7 +151,7 @@ def test_a_host_decides_by_its_rank_whether_it_is_in_the_sample():
         ({}, {"headroom": True}, False),
     ],
 )
-def test_what_looks_at_other_hosts_is_known(needs, policy, is_so):
+def test_a_choice_that_depends_on_other_hosts_is_recognized(needs, policy, is_of_one_host):
     required = Requirements(name="new", vcpus=1, memory_mib=1, **needs)
 
-    assert brief.is_of_one_host(required, Policy(**policy)) is is_so
+    assert brief.is_of_one_host(required, Policy(**policy)) is is_of_one_host

@@ -1,4 +1,4 @@
-"""Placement is a pure function of the fleet's answers; fleets are JSON files."""
+"""Placement is a pure function of the hosts' answers; the test fleets are JSON files."""
 
 import json
 from dataclasses import replace
@@ -28,8 +28,8 @@ def fleet(name="three"):
     return json.loads((FLEETS / f"{name}.json").read_text())
 
 
-def why_not(required, hosts=None, host="hyper1"):
-    """Return why one host cannot take the VM."""
+def reasons_against(required, hosts=None, host="hyper1"):
+    """Return the reasons against one host, as one text."""
     evaluations = {v.host: v for v in choose.evaluate(told.infos(hosts or fleet()), required)}
     return "; ".join(evaluations[host].reasons)
 
@@ -46,7 +46,7 @@ def test_the_emptiest_host_comes_first_and_equal_ones_by_name():
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("changes", "reason"),
     [
         ({"vcpus": 9}, "9 CPUs wanted, 4 of 8 free"),
         ({"memory_mib": 9999}, "9999 MiB of memory wanted, 2048 MiB free"),
@@ -72,19 +72,19 @@ def test_the_emptiest_host_comes_first_and_equal_ones_by_name():
         ({"name": "coming"}, "a VM called coming is being built there"),
     ],
 )
-def test_every_filter_says_why(change, reason):
+def test_every_filter_gives_its_reason(changes, reason):
     hosts = fleet()
     pages = {"limit_mib": 1000, "committed_mib": 700}
     hosts["hyper1"]["stocks"] = {"hugepages of 2048 KiB": pages}
 
-    found = why_not(replace(NEED, **change), hosts)
-    assert reason in found
-    # What says itself what to do needs no more.
-    assert len(cures.find_cures([found])) == 1 or reason[:9] in ("cannot ta", "interface")
+    reasons = reasons_against(replace(NEED, **changes), hosts)
+    assert reason in reasons
+    # A reason that names its own remedy needs no cure.
+    assert len(cures.find_cures([reasons])) == 1 or reason[:9] in ("cannot ta", "interface")
 
 
-def test_an_older_host_that_says_nothing_of_its_stocks_is_not_asked_for_them():
-    assert why_not(replace(NEED, stocks=(("storage pool ssd", 10),))) == ""
+def test_an_older_host_without_stocks_is_not_refused_for_them():
+    assert reasons_against(replace(NEED, stocks=(("storage pool ssd", 10),))) == ""
 
 
 def test_the_features_of_the_kind_of_guest_count():
@@ -93,17 +93,17 @@ def test_the_features_of_the_kind_of_guest_count():
     hosts["hyper1"]["cpu"]["features"] = {"kvm": ["sgx"], "qemu": ["avx"]}
     required = replace(NEED, cpu_features=("avx",))
 
-    assert why_not(required, hosts) == "its CPU lacks avx for kvm guests"
-    assert why_not(replace(required, domain_type="qemu"), hosts) == ""
+    assert reasons_against(required, hosts) == "its CPU lacks avx for kvm guests"
+    assert reasons_against(replace(required, domain_type="qemu"), hosts) == ""
 
 
-def test_a_host_where_kvm_is_open_says_so_and_takes_what_was_asked_for_by_name():
+def test_a_host_without_proof_of_kvm_is_named_and_takes_an_explicit_domain_type():
     hosts = fleet()
     hosts["hyper1"]["domain_types"] = {"default": None, "usable": ["qemu"], "why": "KVM is open"}
 
-    assert why_not(NEED, hosts) == "it cannot say which guests run there: KVM is open"
-    assert why_not(replace(NEED, domain_type="qemu"), hosts) == ""
-    assert why_not(replace(NEED, domain_type="kvm"), hosts).endswith("(qemu): KVM is open")
+    assert reasons_against(NEED, hosts) == "it cannot say which guests run there: KVM is open"
+    assert reasons_against(replace(NEED, domain_type="qemu"), hosts) == ""
+    assert reasons_against(replace(NEED, domain_type="kvm"), hosts).endswith("(qemu): KVM is open")
 
 
 def test_a_host_in_maintenance_is_never_chosen():
@@ -119,7 +119,7 @@ def test_the_networks_of_the_hosts_own_profile_count():
     hosts = fleet()
     hosts["hyper1"]["bridges"] = []
 
-    assert why_not(NEED, hosts) == "no bridge br0 there"
+    assert reasons_against(NEED, hosts) == "no bridge br0 there"
 
 
 def test_affinity_keeps_a_group_together_where_it_is():
@@ -147,49 +147,49 @@ def test_no_host_that_is_chosen_is_overcommitted(vcpus, memory_mib, disk_mib):
 
 
 def test_a_failed_choice_carries_every_reason():
-    with pytest.raises(NoHostFits) as refused:
+    with pytest.raises(NoHostFits) as excinfo:
         choose.choose(told.infos(fleet()), replace(NEED, memory_mib=10**6))
 
-    assert sorted(refused.value.reasons) == ["hyper1", "hyper2", "hyper3"]
-    assert "no host fits 'new' (2 CPUs, 1000000 MiB)" in str(refused.value)
+    assert sorted(excinfo.value.reasons) == ["hyper1", "hyper2", "hyper3"]
+    assert "no host fits 'new' (2 CPUs, 1000000 MiB)" in str(excinfo.value)
 
 
-def test_of_many_hosts_a_line_names_some_and_the_error_has_all():
+def test_the_message_names_some_of_many_hosts_and_the_error_has_all():
     hosts = {f"h{n:04}": fleet()["hyper1"] for n in range(1000)}
-    with pytest.raises(NoHostFits) as refused:
+    with pytest.raises(NoHostFits) as excinfo:
         choose.choose(told.infos(hosts), replace(NEED, memory_mib=10**6))
 
-    line = str(refused.value)
+    line = str(excinfo.value)
     assert "h0009: " in line and " and 990 more; what helps: " in line and "h0010" not in line
-    assert len(refused.value.reasons) == 1000
+    assert len(excinfo.value.reasons) == 1000
 
 
-def test_a_host_whose_trash_has_the_room_says_so_and_what_frees_it():
+def test_a_host_with_the_room_in_its_trash_names_the_cure():
     hosts = fleet()
     hosts["hyper1"]["storage"]["trash_mib"] = 700
 
-    reason = why_not(replace(NEED, disk_mib=10**9), hosts)
+    reason = reasons_against(replace(NEED, disk_mib=10**9), hosts)
 
     assert reason.endswith("MiB of disk wanted, 50000 MiB free; 700 MiB are in its trash")
     assert "salt-run virt.trash_empty HOST" in cures.format_cures([reason])
-    assert "trash" not in why_not(replace(NEED, disk_mib=10**9))
+    assert "trash" not in reasons_against(replace(NEED, disk_mib=10**9))
 
 
-def test_a_failed_choice_ends_with_what_helps_each_once():
+def test_a_failed_choice_ends_with_each_cure_once():
     hosts = fleet()
     hosts["hyper2"]["maintenance"] = True
 
-    with pytest.raises(NoHostFits) as refused:
+    with pytest.raises(NoHostFits) as excinfo:
         choose.choose(told.infos(hosts), replace(NEED, memory_mib=10**6))
 
-    line = str(refused.value)
-    before, _, helps = line.partition("; what helps: ")
-    assert helps == (
+    line = str(excinfo.value)
+    reasons_text, _, cures_text = line.partition("; what helps: ")
+    assert cures_text == (
         "less memory, or more to hand out: virt:memory_ratio, virt:capacity; "
         "salt-run virt.maintenance HOST off, or virt.restore HOST"
     )
-    # A host that refuses says the same of itself, and it is told once.
-    assert cures.strip_cures(line) == before
+    # A host that refuses reports the same reasons, so each is shown once.
+    assert cures.strip_cures(line) == reasons_text
 
 
 REASONS = {
@@ -203,7 +203,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize(
-    ("command", "helps"),
+    ("command", "expected"),
     [
         (
             cures.INIT,
@@ -238,40 +238,40 @@ REASONS = {
         ),
     ],
 )
-def test_what_helps_is_what_the_command_can_be_given(command, helps):
-    found = cures.find_cures(REASONS.values(), command, "web1")
+def test_the_cures_fit_the_command(command, expected):
+    texts = cures.find_cures(REASONS.values(), command, "web1")
 
-    assert found == helps
+    assert texts == expected
 
 
-def test_a_name_that_a_shell_would_obey_is_quoted_in_what_helps():
+def test_a_name_with_shell_syntax_is_quoted_in_a_cure():
     (text,) = cures.find_cures(["it already has a VM called x"], name="a; b")
 
     assert text.endswith("salt-run virt.purge 'a; b'")
 
 
 @pytest.mark.parametrize("kind", ["vms", "coming"])
-def test_groups_count_what_is_there_and_what_comes(kind):
+def test_groups_count_present_and_coming_vms(kind):
     hosts = fleet()
-    for one in hosts.values():
-        one.update(vms={}, coming={})
+    for info in hosts.values():
+        info.update(vms={}, coming={})
     hosts["hyper2"][kind]["w1"] = {"affinity": ["shop"], "anti_affinity": ["tower"]}
 
-    together = choose.evaluate(told.infos(hosts), replace(NEED, affinity=("shop",)))
-    apart = choose.evaluate(told.infos(hosts), replace(NEED, anti_affinity=("tower",)))
+    evaluations = choose.evaluate(told.infos(hosts), replace(NEED, affinity=("shop",)))
+    anti_evaluations = choose.evaluate(told.infos(hosts), replace(NEED, anti_affinity=("tower",)))
 
-    assert [v.host for v in together if v.fits] == ["hyper2"]
-    assert together[-1].reasons == ("the affinity group shop is on hyper2",)
-    assert "hyper2" not in [v.host for v in apart if v.fits]
-    what = "is there" if kind == "vms" else "is being built there or on its way"
-    assert apart[-1].reasons == (f"w1 of the anti-affinity group tower {what}",)
+    assert [v.host for v in evaluations if v.fits] == ["hyper2"]
+    assert evaluations[-1].reasons == ("the affinity group shop is on hyper2",)
+    assert "hyper2" not in [v.host for v in anti_evaluations if v.fits]
+    expected = "is there" if kind == "vms" else "is being built there or on its way"
+    assert anti_evaluations[-1].reasons == (f"w1 of the anti-affinity group tower {expected}",)
 
 
 def test_a_vm_on_its_way_counts_where_it_goes():
     hosts = fleet()
-    one = {"affinity": ["shop"], "anti_affinity": []}
-    hosts["hyper1"]["vms"]["w1"] = one
-    hosts["hyper2"]["coming"] = {"w1": one}
+    vm = {"affinity": ["shop"], "anti_affinity": []}
+    hosts["hyper1"]["vms"]["w1"] = vm
+    hosts["hyper2"]["coming"] = {"w1": vm}
 
     evaluations = choose.evaluate(told.infos(hosts), replace(NEED, affinity=("shop",)))
 
@@ -284,22 +284,22 @@ def test_every_affinity_group_of_a_vm_must_be_where_it_goes():
     hosts["hyper2"]["vms"]["w2"] = {"affinity": ["till"], "anti_affinity": []}
     required = replace(NEED, affinity=("shop", "till"))
 
-    assert "the affinity group till is on hyper2" in why_not(required, hosts)
-    assert "the affinity group shop is on hyper1" in why_not(required, hosts, "hyper2")
+    assert "the affinity group till is on hyper2" in reasons_against(required, hosts)
+    assert "the affinity group shop is on hyper1" in reasons_against(required, hosts, "hyper2")
 
 
 def test_a_host_of_an_older_release_names_what_it_builds_and_no_more():
     hosts = fleet()
-    assert all("coming" not in one for one in hosts.values())
+    assert all("coming" not in info for info in hosts.values())
 
-    assert "is being built there" in why_not(replace(NEED, name="coming"), hosts)
+    assert "is being built there" in reasons_against(replace(NEED, name="coming"), hosts)
 
 
 @pytest.mark.parametrize("group", ["affinity", "anti_affinity"])
 def test_a_kept_definition_is_not_in_a_group(group):
     hosts = fleet()
-    one = {"vcpus": 1, "affinity": [], "anti_affinity": [], group: ["shop"]}
-    hosts["hyper2"]["vms"]["w1"] = one
+    vm = {"vcpus": 1, "affinity": [], "anti_affinity": [], group: ["shop"]}
+    hosts["hyper2"]["vms"]["w1"] = vm
     hosts["hyper1"]["kept"] = {"w1": "hyper2"}
     required = replace(NEED, **{group: ("shop",)})
 
@@ -308,8 +308,8 @@ def test_a_kept_definition_is_not_in_a_group(group):
     assert fits["hyper2"] is (group == "affinity") and fits["hyper1"] is not fits["hyper2"]
 
 
-def test_a_name_of_which_a_host_kept_the_definition_is_taken_there():
+def test_the_name_of_a_kept_definition_is_taken_on_its_host():
     hosts = fleet()
     hosts["hyper1"]["kept"] = {NEED.name: "hyper2"}
 
-    assert why_not(NEED, hosts) == "it kept the definition of a VM called new"
+    assert reasons_against(NEED, hosts) == "it kept the definition of a VM called new"

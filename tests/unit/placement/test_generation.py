@@ -1,4 +1,4 @@
-"""Hosts of two generations: what Debian 12's and 13's libvirt said, and what is made of it."""
+"""Hosts of two generations, with the real answers of Debian 12's and 13's libvirt."""
 
 import copy
 import functools
@@ -33,21 +33,25 @@ VERSIONS = {
 
 
 def said_of(release):
-    """Return what an empty host of a release of Debian says, with what its libvirt really said."""
+    """Return the answer of an empty host of a release of Debian, as its libvirt gives it."""
     return copy.deepcopy(_said_of(release))
 
 
 @functools.cache
 def _said_of(release):
     info = json.loads((DATA / "fleets" / "three.json").read_text())["hyper2"]
-    found = capabilities.read((DATA / "generations" / f"debian{release}.xml").read_text())
+    host_capabilities = capabilities.read(
+        (DATA / "generations" / f"debian{release}.xml").read_text()
+    )
     return {
         **info,
         "vms": {},
         "building": [],
         "maintenance": False,
         "versions": VERSIONS[release],
-        "machines": wire.plain(generation.summarize_machines(found["guests"], found["arch"])),
+        "machines": wire.plain(
+            generation.summarize_machines(host_capabilities["guests"], host_capabilities["arch"])
+        ),
     }
 
 
@@ -59,43 +63,47 @@ def host(release):
 HOSTS = {"hyper1": host(12), "hyper3": host(13)}
 
 
-def why_not(release, **moving):
-    """Return why a host of a release cannot take a VM."""
+def reasons_against(release, **moving):
+    """Return the reasons why a host of a release cannot take a VM."""
     return list(generation.reasons(generation.for_host(host(release)), required(**moving)))
 
 
 def required(**moving):
-    """Return what a VM needs that moves."""
+    """Return the needs of a VM that moves."""
     return whatif.needs_of_move(told.moving(**moving))
 
 
-def test_a_survey_says_in_few_bytes_which_machine_types_there_are():
-    said = said_of(13)["machines"]
+def test_a_survey_summarizes_the_machine_types_in_few_bytes():
+    machines = said_of(13)["machines"]
 
     assert (
-        said["x86_64"]
-        == said["i686"]
+        machines["x86_64"]
+        == machines["i686"]
         == {
             "versions": {"pc-i440fx-": ["2.4", "10.0"], "pc-q35-": ["2.4", "10.0"]},
             "names": ["isapc", "microvm", "pc", "q35", "x-remote"],
         }
     )
-    assert len(json.dumps(said)) < 300
+    assert len(json.dumps(machines)) < 300
 
 
-def test_every_machine_type_that_a_host_has_is_known_to_be_there():
-    for release, other in ((12, 13), (13, 12)):
+def test_every_machine_type_of_a_host_counts_as_present():
+    for release, other_release in ((12, 13), (13, 12)):
         text = (DATA / "generations" / f"debian{release}.xml").read_text()
         machines = capabilities.read(text)["guests"][1]["machines"]
         assert len(machines) > 50
-        assert [one for one in machines if why_not(release, machine=one)] == []
-        theirs = capabilities.read((DATA / "generations" / f"debian{other}.xml").read_text())
-        lacking = set(machines) - set(theirs["guests"][1]["machines"])
-        assert {one for one in machines if why_not(other, machine=one)} == lacking
+        assert [machine for machine in machines if reasons_against(release, machine=machine)] == []
+        other_capabilities = capabilities.read(
+            (DATA / "generations" / f"debian{other_release}.xml").read_text()
+        )
+        expected = set(machines) - set(other_capabilities["guests"][1]["machines"])
+        assert {
+            machine for machine in machines if reasons_against(other_release, machine=machine)
+        } == expected
 
 
 @pytest.mark.parametrize(
-    ("release", "machine", "why"),
+    ("release", "machine", "reason"),
     [
         (
             12,
@@ -112,22 +120,29 @@ def test_every_machine_type_that_a_host_has_is_known_to_be_there():
         (13, "pc-q35-noble", "QEMU 10.0 there does not know the machine type pc-q35-noble"),
     ],
 )
-def test_a_machine_type_that_is_not_there_is_said_in_one_line(release, machine, why):
-    assert why_not(release, machine=machine) == [why]
+def test_a_missing_machine_type_is_one_line(release, machine, reason):
+    assert reasons_against(release, machine=machine) == [reason]
 
 
-def test_a_host_that_says_nothing_of_its_machine_types_is_left_to_check_itself():
-    older = {key: value for key, value in said_of(12).items() if key != "machines"}
-    here = generation.for_host(told.info(older))
+def test_a_host_without_machine_types_in_its_answer_is_left_to_check_itself():
+    answer_without_machines = {
+        key: value for key, value in said_of(12).items() if key != "machines"
+    }
+    host_generation = generation.for_host(told.info(answer_without_machines))
 
-    assert list(generation.reasons(here, required(machine="pc-q35-10.0"))) == []
-    assert why_not(12, machine="virt-9.0", arch="aarch64") == []
+    assert list(generation.reasons(host_generation, required(machine="pc-q35-10.0"))) == []
+    assert reasons_against(12, machine="virt-9.0", arch="aarch64") == []
 
 
 def test_facts_of_an_older_host_leave_the_check_to_the_target():
-    said = required()
+    needs = required()
 
-    assert (said.machine, said.cpu_qemu, said.newer, said.bridge_vlans) == (None, None, (), False)
+    assert (needs.machine, needs.cpu_qemu, needs.newer, needs.bridge_vlans) == (
+        None,
+        None,
+        (),
+        False,
+    )
 
 
 def test_without_an_architecture_the_hosts_own_is_meant():
@@ -146,7 +161,7 @@ def test_a_version_is_a_number_and_no_text(version, family, release):
     ends = host(release).machines["x86_64"].versions[family]
     oldest, newest = (tuple(map(int, end.split("."))) for end in ends)
 
-    assert (not why_not(release, machine=machine)) == (oldest <= version <= newest)
+    assert (not reasons_against(release, machine=machine)) == (oldest <= version <= newest)
 
 
 @given(st.text(max_size=20))
@@ -154,20 +169,22 @@ def test_no_name_of_a_machine_type_is_a_surprise(name):
     kind, version = generation.family(name)
 
     assert name.startswith(kind) and (version is None) == (kind == name)
-    assert len(why_not(13, machine=name)) <= 1
+    assert len(reasons_against(13, machine=name)) <= 1
 
 
 def test_a_cpu_that_shrinks_under_the_guest_is_refused():
-    assert why_not(12, cpu_qemu="7.2.22") == why_not(13, cpu_qemu="7.2.22") == []
-    assert why_not(13, cpu_qemu="10.0.13") == []
-    (why,) = why_not(12, cpu_qemu="10.0.13")
-    assert why.startswith("it was started with all that QEMU 10.0 has for a CPU (mode maximum or")
+    assert reasons_against(12, cpu_qemu="7.2.22") == reasons_against(13, cpu_qemu="7.2.22") == []
+    assert reasons_against(13, cpu_qemu="10.0.13") == []
+    (reason,) = reasons_against(12, cpu_qemu="10.0.13")
+    assert reason.startswith(
+        "it was started with all that QEMU 10.0 has for a CPU (mode maximum or"
+    )
 
 
 def domain(inside="", cpu="<cpu mode='maximum'/>", note="", kind="qemu"):
     """Return a parsed domain."""
-    ours = f"<metadata><v:vm xmlns:v='{METADATA_NS}' {note}/></metadata>"
-    return parse(f"<domain type='{kind}'>{ours}{cpu}{inside}</domain>")
+    metadata = f"<metadata><v:vm xmlns:v='{METADATA_NS}' {note}/></metadata>"
+    return parse(f"<domain type='{kind}'>{metadata}{cpu}{inside}</domain>")
 
 
 UNCHECKED = '<cpu mode="custom" check="none">\n  <model>EPYC</model>\n</cpu>'
@@ -175,7 +192,7 @@ CHECKED = UNCHECKED.replace("none", "partial")
 
 
 @pytest.mark.parametrize(
-    ("root", "is_running", "wanted"),
+    ("root", "is_running", "expected"),
     [
         (domain(), True, {"cpu_qemu": "10.0.13"}),
         (domain(note="cpu_qemu='7.2.22'"), True, {"cpu_qemu": "7.2.22"}),
@@ -194,39 +211,39 @@ CHECKED = UNCHECKED.replace("none", "partial")
         (domain(cpu="<cpu mode='host-model'/>"), False, {}),
     ],
 )
-def test_what_a_guests_cpu_needs_depends_on_where_it_was_started(root, is_running, wanted):
+def test_the_cpu_that_a_guest_needs_depends_on_its_host(root, is_running, expected):
     tags = {"qemu": "10.0.13", "host_cpu": "<cpu/>"}
 
-    found = migrationinfo._cpu(root, tags, is_running)
+    facts = migrationinfo._cpu(root, tags, is_running)
 
-    assert {key: value for key, value in found.items() if value} == wanted
+    assert {key: value for key, value in facts.items() if value} == expected
 
 
 @pytest.mark.libvirt
 def test_a_note_of_this_run_never_gets_into_the_definition():
     with connect.open_connection(TEST, readonly=False) as conn:
-        dom = connect.domain(conn, "test")
+        vm = connect.domain(conn, "test")
         lifecycle.note_cpu(conn, "test", "7.2.22")
         lifecycle.set_stay(conn, "test", True)
-        live, kept = (
-            readdomain.describe_notes(parse(dom.XMLDesc(flag)))
+        live, persistent = (
+            readdomain.describe_notes(parse(vm.XMLDesc(flag)))
             for flag in (0, connect.libvirt.VIR_DOMAIN_XML_INACTIVE)
         )
 
         assert (live["cpu_qemu"], live["stay"]) == ("7.2.22", True)
-        assert (kept["cpu_qemu"], kept["stay"]) == (None, True)
+        assert (persistent["cpu_qemu"], persistent["stay"]) == (None, True)
 
 
-# Those with a comment were moved by hand from 11.3 to 9.0, which is what they say.
+# Each comment tells what came of such a VM that was moved by hand from 11.3 to 9.0.
 @pytest.mark.parametrize(
-    ("inside", "what", "since"),
+    ("inside", "words", "minimum_version"),
     [
         # left out, and the guest went on without
         ("<devices><disk><driver><iothreads/></driver></disk></devices>", "I/O threads", "10.0"),
         ("<devices><disk><driver discard_no_unref='on'/></disk></devices>", "no_unref", "9.5"),
         ("<devices><disk><blockio discard_granularity='4096'/></disk></devices>", "gran", "11.3"),
         ("<iothreadids><iothread id='1'><poll max='1'/></iothread></iothreadids>", "poll", "9.4"),
-        # so says libvirt's documentation; its 9.0 has no such attribute in its schema
+        # by libvirt's documentation; its 9.0 has no such attribute in its schema
         ("<devices><video><model type='virtio' blob='on'/></video></devices>", "blob", "9.2"),
         ("<cpu><maxphysaddr mode='passthrough' limit='39'/></cpu>", "address bits", "9.3"),
         (
@@ -238,20 +255,23 @@ def test_a_note_of_this_run_never_gets_into_the_definition():
         ("<os><nvram template='/v.qcow2' templateFormat='qcow2'/></os>", "template", "10.10"),
         # broken off in the middle
         ("<devices><pstore/></devices>", "pstore", "10.6"),
-        # refused by the target's libvirt once all was made ready
+        # refused by the target's libvirt when everything was ready
         ("<devices><panic model='pvpanic'/></devices>", "panic", "9.1"),
         ("<cpu><topology clusters='2'/></cpu>", "clusters", "10.1"),
     ],
 )
-def test_what_an_older_libvirt_would_leave_out_is_named(inside, what, since):
+def test_a_feature_that_an_older_libvirt_would_drop_is_named(inside, words, minimum_version):
     root = domain(inside, cpu="")
 
-    ((said, version),) = newerfeatures.find_newer_features(root)
+    ((feature, version),) = newerfeatures.find_newer_features(root)
 
-    assert what in said and version == since
-    (why,) = why_not(12, newer=newerfeatures.find_newer_features(root))
-    assert why == f"it has {said}, which libvirt 9.0.0 there does not know ({since} does)"
-    assert why_not(13, newer=newerfeatures.find_newer_features(root)) == []
+    assert words in feature and version == minimum_version
+    (reason,) = reasons_against(12, newer=newerfeatures.find_newer_features(root))
+    assert (
+        reason
+        == f"it has {feature}, which libvirt 9.0.0 there does not know ({minimum_version} does)"
+    )
+    assert reasons_against(13, newer=newerfeatures.find_newer_features(root)) == []
 
 
 def test_every_path_of_the_list_can_be_looked_for_and_none_is_of_our_own_xml():
@@ -261,29 +281,29 @@ def test_every_path_of_the_list_can_be_looked_for_and_none_is_of_our_own_xml():
     assert [text for text in texts if newerfeatures.find_newer_features(parse(text))] == []
 
 
-def test_what_a_newer_libvirt_adds_by_itself_is_no_obstacle():
-    # As 11.3 shows a running guest: with the watchdog that every q35 has, and limits of our own.
+def test_an_element_that_a_newer_libvirt_adds_by_itself_is_no_obstacle():
+    # 11.3 shows a running guest with the watchdog of each q35, and with limits of this project.
     root = parse((DATA / "generations" / "running13.xml").read_text())
     implied = domain("<cpu><topology sockets='1' dies='1' clusters='1' cores='2'/></cpu>", cpu="")
 
     assert root.find("devices/watchdog[@model='itco']") is not None
     assert newerfeatures.find_newer_features(root) == [["polling limits of I/O threads", "9.4"]]
     assert newerfeatures.find_newer_features(implied) == []
-    # As 10.10 shows every VM with firmware variables.
+    # 10.10 shows each VM with firmware variables like this.
     raw = "<os><nvram template='/v.fd' templateFormat='raw' format='raw'>/m1.fd</nvram></os>"
     assert newerfeatures.find_newer_features(domain(raw, cpu="")) == []
 
 
-def test_a_template_of_the_variables_own_format_needs_what_the_variables_need():
+def test_a_template_in_the_variables_own_format_needs_the_same_libvirt():
     text = "<os><nvram template='/v.qcow2' templateFormat='qcow2' format='{}'>/m1</nvram></os>"
 
-    both, other = (
+    same_format, raw_variables = (
         newerfeatures.find_newer_features(domain(text.format(kind), cpu=""))
         for kind in ("qcow2", "raw")
     )
 
-    assert both == [["firmware variables in qcow2", "9.2"]]
-    assert other == [["a template of firmware variables in qcow2", "10.10"]]
+    assert same_format == [["firmware variables in qcow2", "9.2"]]
+    assert raw_variables == [["a template of firmware variables in qcow2", "10.10"]]
 
 
 def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
@@ -291,14 +311,14 @@ def test_tags_on_a_linux_bridge_move_only_to_where_they_can_be():
     tagged = domain(
         f"<devices><interface type='bridge'><source bridge='br0'/>{vlan}</interface>" "</devices>"
     )
-    switched = domain(
+    on_switch = domain(
         "<devices><interface type='bridge'><source bridge='ovs0'/>"
         f"<virtualport type='openvswitch'/>{vlan}</interface></devices>"
     )
-    wanted = required(**{**readdomain.links(tagged), "bridges": []})
+    needs = required(**{**readdomain.links(tagged), "bridges": []})
 
-    assert readdomain.links(switched)["bridge_vlans"] is False and wanted.bridge_vlans is True
-    evaluations = {v.host: v for v in choose.evaluate(HOSTS, wanted)}
+    assert readdomain.links(on_switch)["bridge_vlans"] is False and needs.bridge_vlans is True
+    evaluations = {v.host: v for v in choose.evaluate(HOSTS, needs)}
     assert evaluations["hyper3"].fits
     assert "libvirt 9.0.0 there cannot tag VLANs" in evaluations["hyper1"].reasons[0]
 
@@ -310,23 +330,23 @@ def test_an_evacuation_sends_each_vm_only_where_its_generation_is():
         "old": told.moving(name="old", machine="pc-q35-7.2"),
     }
 
-    there, stays = evacuation.evacuate({k: v for k, v in hosts.items() if k != "hyper3"}, vms)
+    targets, stays = evacuation.evacuate({k: v for k, v in hosts.items() if k != "hyper3"}, vms)
 
-    assert list(there) == ["old"]
+    assert list(targets) == ["old"]
     assert stays["new"].count("is newer than QEMU 7.2 there knows") == 2
-    there, stays = evacuation.evacuate({k: v for k, v in hosts.items() if k != "hyper1"}, vms)
-    assert there["new"] == "hyper3" and not stays
+    targets, stays = evacuation.evacuate({k: v for k, v in hosts.items() if k != "hyper1"}, vms)
+    assert targets["new"] == "hyper3" and not stays
 
 
-def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
-    # What a host's own libvirt says of a CPU: a fault that needs two kinds of processors.
-    asked = []
+def test_a_plan_is_made_again_when_a_host_refuses_it(monkeypatch):
+    # A host's libvirt may refuse a CPU. A real refusal needs two kinds of processors.
+    calls = []
 
     def survey(_cloud, hosts, fun, kwarg):
-        asked.append((fun, hosts))
-        refusing = {"hyper1": {"m1": ["its CPU does not suffice"]}, "hyper3": {}}
+        calls.append((fun, hosts))
+        reasons_by_host = {"hyper1": {"m1": ["its CPU does not suffice"]}, "hyper3": {}}
         return inventory.Survey(
-            answers={host: refusing[host] for host in hosts if host in refusing},
+            answers={host: reasons_by_host[host] for host in hosts if host in reasons_by_host},
             failed={"hyper2": "an older one: no such thing"},
         )
 
@@ -335,15 +355,15 @@ def test_a_plan_is_made_anew_when_a_host_refuses_it(monkeypatch):
     hosts["hyper1"] = told.but(hosts["hyper1"], memory={"committed_mib": 0})
     vms = {"m1": told.moving()}
 
-    def place(refused):
-        there, stays = evacuation.evacuate(hosts, vms, refused=refused)
-        return (there, stays, refused), there
+    def plan(refused):
+        targets, stays = evacuation.evacuate(hosts, vms, refused=refused)
+        return (targets, stays, refused), targets
 
-    there, stays, refused = rebalance.find_agreed_plan(None, sorted(hosts), vms, place)
+    targets, stays, refused = rebalance.find_agreed_plan(None, sorted(hosts), vms, plan)
 
-    assert there == {"m1": "hyper2"} and not stays
+    assert targets == {"m1": "hyper2"} and not stays
     assert refused == {"m1": {"hyper1": ["its CPU does not suffice"]}}
-    assert asked == [("virt.migrate_check", ["hyper1"]), ("virt.migrate_check", sorted(hosts))]
+    assert calls == [("virt.migrate_check", ["hyper1"]), ("virt.migrate_check", sorted(hosts))]
 
 
 def test_a_machine_type_can_be_asked_for():
@@ -355,9 +375,9 @@ def test_a_machine_type_can_be_asked_for():
         spec.requirements_from_master("m1", 1, 64, {"machine": "../x"})
 
 
-def test_the_machine_type_of_the_next_start_is_looked_for_too():
-    why = "its machine type pc-q35-10.0 (of its next start) is newer than QEMU 7.2 there knows"
+def test_the_machine_type_of_the_next_start_is_checked_too():
+    reason = "its machine type pc-q35-10.0 (of its next start) is newer than QEMU 7.2 there knows"
 
-    assert why_not(13, machine="pc-q35-7.2", next_machine="pc-q35-10.0") == []
-    (said,) = why_not(12, machine="pc-q35-7.2", next_machine="pc-q35-10.0")
-    assert said == f"{why} (up to pc-q35-7.2)"
+    assert reasons_against(13, machine="pc-q35-7.2", next_machine="pc-q35-10.0") == []
+    (text,) = reasons_against(12, machine="pc-q35-7.2", next_machine="pc-q35-10.0")
+    assert text == f"{reason} (up to pc-q35-7.2)"

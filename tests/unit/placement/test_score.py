@@ -1,4 +1,4 @@
-"""The score of a host: its weights are in order and on the page, and a VM takes its own share."""
+"""The score of a host: the order of its weights, their documentation, and a VM's share."""
 
 import json
 import operator
@@ -16,7 +16,7 @@ NEED = Requirements(name="new", vcpus=2, memory_mib=1024, disk_mib=8192)
 
 
 def three_hosts():
-    """Return a fleet's answers of ``virt.host_info``."""
+    """Return the answers of a fleet to ``virt.host_info``."""
     return told.infos(json.loads((TESTS / "data/fleets/three.json").read_text()))
 
 
@@ -40,17 +40,19 @@ def test_the_page_has_the_default_weights():
     assert {key: float(weight) for key, weight in shown.items()} == defaults
 
 
-def test_a_vm_changes_the_share_that_is_left_by_its_own_share_on_every_host():
-    limits, need = (16, 65536, 10**6), (2, 1024, 8192)
+def test_a_vm_lowers_the_score_by_its_own_share_on_every_host():
+    limits, needed_amounts = (16, 65536, 10**6), (2, 1024, 8192)
     weights = score.ordered_weights()
 
-    for left in (limits, (3, 2048, 10**5), need):
-        rest = tuple(map(operator.sub, left, need))
-        taken = score.share_left(left, limits, weights) - score.share_left(rest, limits, weights)
-        assert taken == pytest.approx(score.share_left(need, limits, weights))
+    for free_amounts in (limits, (3, 2048, 10**5), needed_amounts):
+        amounts_after = tuple(map(operator.sub, free_amounts, needed_amounts))
+        score_change = score.share_left(free_amounts, limits, weights) - score.share_left(
+            amounts_after, limits, weights
+        )
+        assert score_change == pytest.approx(score.share_left(needed_amounts, limits, weights))
 
 
-def test_weights_decide_what_matters():
+def test_the_weights_decide_which_resource_matters():
     by_cpu = choose.evaluate(three_hosts(), NEED, {"memory": 0, "cpu": 1, "disk": 0})
 
     assert by_cpu[0].host == "hyper3"

@@ -1,4 +1,4 @@
-"""What a host would say of itself with one VM more, or one less."""
+"""The answer that a host would give with one VM more, or one less."""
 
 from saltvirt.placement import fit, whatif
 from tightclouds import host, moving
@@ -13,6 +13,10 @@ def test_one_more_vm_leaves_that_much_less():
     )
     after = whatif.with_vm(before, required)
 
-    left, had = fit.free(after), fit.free(before)
-    assert [had[k] - left[k] for k in ("vcpus", "memory_mib", "disk_mib")] == [3, 100, 1024]
+    free_after, free_before = fit.free(after), fit.free(before)
+    assert [free_before[key] - free_after[key] for key in ("vcpus", "memory_mib", "disk_mib")] == [
+        3,
+        100,
+        1024,
+    ]
     assert whatif.without_vm(after, required) == before

@@ -1,4 +1,4 @@
-"""What NICs need of a host: by a call, and by the profile that the host has of that name."""
+"""The needs of NICs: by a call, and by the profile of that name on the host."""
 
 import json
 import re
@@ -20,59 +20,62 @@ VLAN = "cannot tag VLANs on a Linux bridge"
 
 
 def profile(**nics):
-    """Return a profile as a host of this release says it."""
-    made = [
+    """Return a profile as a host of this release reports it."""
+    profile_nics = [
         Nic(
             name=name,
-            type=one.type,
-            source=one.on,
-            extra={**({"vlan": {}} if one.tagged else {}), **(SWITCHED if one.switched else {})},
+            type=place.type,
+            source=place.on,
+            extra={
+                **({"vlan": {}} if place.tagged else {}),
+                **(SWITCHED if place.switched else {}),
+            },
         )
-        for name, one in nics.items()
+        for name, place in nics.items()
     ]
-    found = host_needs(made)
-    names = {kind: list(found[kind]) for kind in ("bridges", "networks", "links")}
-    return NicProfile(**names, bridge_vlans=found["bridge_vlans"], nics=nics)
+    needs = host_needs(profile_nics)
+    names = {kind: list(needs[kind]) for kind in ("bridges", "networks", "links")}
+    return NicProfile(**names, bridge_vlans=needs["bridge_vlans"], nics=nics)
 
 
 SWITCHED = {"virtualport": {"type": "openvswitch"}}
-USUAL = profile(eth0=BRIDGED)
-NATTED = profile(eth0=replace(BRIDGED, type="network", on="default"))
+DEFAULT_PROFILE = profile(eth0=BRIDGED)
+NAT_PROFILE = profile(eth0=replace(BRIDGED, type="network", on="default"))
 
 
-def needed(interfaces, found, nic="default"):
-    """Return what a call needs of a host that has this profile."""
+def needs_of(interfaces, nic_profile, nic="default"):
+    """Return the needs of a call on a host with this profile."""
     required = spec.requirements_from_master("v", 1, 64, {"nic": nic, "interfaces": interfaces})
-    out = wiring.for_vm(required, found)
-    return {*out.bridges}, {*out.networks}, {*out.links}, out.is_tagged
+    needs = wiring.for_vm(required, nic_profile)
+    return {*needs.bridges}, {*needs.networks}, {*needs.links}, needs.is_tagged
 
 
 @pytest.mark.parametrize(
-    ("nic", "found", "means"),
+    ("nic", "nic_profile", "expected"),
     [
-        ({"name": "eth0", "network": "lan"}, USUAL, (set(), {"lan"}, set(), False)),
-        ({"name": "eth1", "network": "lan"}, USUAL, ({"br0"}, {"lan"}, set(), False)),
-        ({"name": "eth0", "source": "br7"}, USUAL, ({"br7"}, set(), set(), False)),
-        ({"name": "eth0", "vlan": 7}, USUAL, ({"br0"}, set(), set(), True)),
-        ({"name": "eth0", "vlan": 7}, NATTED, (set(), {"default"}, set(), False)),
-        ({"name": "eth1", "vlan": 7}, NATTED, ({"br0"}, {"default"}, set(), True)),
-        ({"name": "eth0", "vlan": 7, **SWITCHED}, USUAL, (set(), set(), {"br0"}, False)),
+        ({"name": "eth0", "network": "lan"}, DEFAULT_PROFILE, (set(), {"lan"}, set(), False)),
+        ({"name": "eth1", "network": "lan"}, DEFAULT_PROFILE, ({"br0"}, {"lan"}, set(), False)),
+        ({"name": "eth0", "source": "br7"}, DEFAULT_PROFILE, ({"br7"}, set(), set(), False)),
+        ({"name": "eth0", "vlan": 7}, DEFAULT_PROFILE, ({"br0"}, set(), set(), True)),
+        ({"name": "eth0", "vlan": 7}, NAT_PROFILE, (set(), {"default"}, set(), False)),
+        ({"name": "eth1", "vlan": 7}, NAT_PROFILE, ({"br0"}, {"default"}, set(), True)),
+        ({"name": "eth0", "vlan": 7, **SWITCHED}, DEFAULT_PROFILE, (set(), set(), {"br0"}, False)),
         (
             {"name": "eth0", "network": "lan"},
             profile(eth0=replace(BRIDGED, tagged=True)),
             (set(), {"lan"}, set(), False),
         ),
-        # An older host does not say which of its NICs needs what.
+        # An older host does not report what each of its NICs needs.
         (
             {"name": "eth0", "network": "lan"},
-            replace(USUAL, nics=None),
+            replace(DEFAULT_PROFILE, nics=None),
             ({"br0"}, {"lan"}, set(), False),
         ),
         ({"name": "eth0", "mac": "52:54:00:aa:bb:01"}, None, (set(), set(), set(), False)),
     ],
 )
-def test_a_call_says_of_a_profiles_nic_where_it_is_and_what_it_has(nic, found, means):
-    assert needed([nic], found) == means
+def test_a_call_overrides_the_nic_of_a_profile(nic, nic_profile, expected):
+    assert needs_of([nic], nic_profile) == expected
 
 
 PROFILES = {
@@ -87,7 +90,7 @@ PROFILES = {
 
 @pytest.mark.parametrize("name", [*PROFILES, "default", "nat"])
 @pytest.mark.parametrize(
-    "said",
+    "nic_options",
     [
         {"mac": "52:54:00:aa:bb:01"},
         {"source": "x"},
@@ -107,40 +110,47 @@ PROFILES = {
     ],
 )
 @pytest.mark.parametrize("nic", ["eth0", "eth9"])
-def test_a_call_needs_of_a_host_what_the_vm_has_there(name, said, nic):
-    call = [{"name": nic, **said}]
+def test_the_needs_of_a_call_are_those_of_its_vm(name, nic_options, nic):
+    call = [{"name": nic, **nic_options}]
     try:
-        made = host_needs(profiles.nics("v", PROFILES, name, call))
+        host_side_needs = host_needs(profiles.nics("v", PROFILES, name, call))
     except BadArgument:
-        return  # the host refuses it whatever it has
-    has = {
-        one.name: NicPlace(type=one.type, on=one.on, tagged=one.is_tagged, switched=one.is_switched)
-        for one in profiles.nics("v", PROFILES, name, None)
+        return  # the host refuses the call on its own
+    places = {
+        nic_of_profile.name: NicPlace(
+            type=nic_of_profile.type,
+            on=nic_of_profile.on,
+            tagged=nic_of_profile.is_tagged,
+            switched=nic_of_profile.is_switched,
+        )
+        for nic_of_profile in profiles.nics("v", PROFILES, name, None)
     }
     required = spec.requirements_from_master("v", 1, 64, {"nic": name, "interfaces": call})
 
-    out = wiring.for_vm(required, profile(**has))
+    needs = wiring.for_vm(required, profile(**places))
 
-    found = {kind: {*getattr(out, kind)} for kind in ("bridges", "networks", "links")}
-    assert found == {kind: {*made[kind]} for kind in found}
-    assert out.is_tagged == made["bridge_vlans"]
-    # It says in brief that it has just that.
+    kinds = {kind: {*getattr(needs, kind)} for kind in ("bridges", "networks", "links")}
+    assert kinds == {kind: {*host_side_needs[kind]} for kind in kinds}
+    assert needs.is_tagged == host_side_needs["bridge_vlans"]
+    # The brief of a host with exactly these reports no missing network.
     host = told.info(json.loads(FLEET.read_text())["hyper1"])
-    networks = dict.fromkeys(made["networks"], NetworkFacts(active=True, bridge="virbr1"))
+    networks = dict.fromkeys(
+        host_side_needs["networks"], NetworkFacts(active=True, bridge="virbr1")
+    )
     host = replace(
         host,
-        bridges=list(made["bridges"]),
-        links=list(made["links"]),
+        bridges=list(host_side_needs["bridges"]),
+        links=list(host_side_needs["links"]),
         networks=networks,
-        profiles=replace(host.profiles, nic={name: profile(**has)}),
+        profiles=replace(host.profiles, nic={name: profile(**places)}),
     )
     answer = brief.build_brief(host, brief.build_query([required], Policy()))
-    said = fit.reasons(brief.to_host_info(answer, []), required)
-    assert [one for one in said if one.startswith("no ")] == []
+    reasons = fit.reasons(brief.to_host_info(answer, []), required)
+    assert [reason for reason in reasons if reason.startswith("no ")] == []
 
 
 @pytest.mark.parametrize(
-    "said",
+    "nic_options",
     [
         {"type": "network"},
         {"type": "direct"},
@@ -148,28 +158,30 @@ def test_a_call_needs_of_a_host_what_the_vm_has_there(name, said, nic):
         {"type": "network", "mtu": 9000},
     ],
 )
-def test_a_nic_of_a_profile_that_a_call_says_in_part_is_not_refused_before_the_host_is_asked(said):
-    required = spec.requirements_from_master("v", 1, 64, {"interfaces": [{"name": "e", **said}]})
+def test_a_partial_nic_of_a_profile_is_not_refused_before_the_host_is_asked(nic_options):
+    required = spec.requirements_from_master(
+        "v", 1, 64, {"interfaces": [{"name": "e", **nic_options}]}
+    )
 
-    assert [name for name, _said in required.called] == ["e"]
+    assert [name for name, _nic_options in required.called] == ["e"]
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("nic_options", "reason"),
     [
         ({"type": "network"}, "type network has no source; say which network"),
         ({"portgroup": "pg"}, "portgroup is for network, not for type bridge"),
     ],
 )
-def test_without_a_profile_a_nic_that_is_said_in_part_is_refused(said, why):
-    call = {"nic": None, "interfaces": [{"name": "eth1", **said}]}
+def test_a_partial_nic_without_a_profile_is_refused(nic_options, reason):
+    call = {"nic": None, "interfaces": [{"name": "eth1", **nic_options}]}
 
-    with pytest.raises(BadArgument, match=re.escape(why)):
+    with pytest.raises(BadArgument, match=re.escape(reason)):
         spec.requirements_from_master("v", 1, 64, call)
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("nic_options", "reason"),
     [
         ({"type": "netwrok"}, "type 'netwrok'"),
         ({"type": "user", "vlan": 7}, "not for type user"),
@@ -177,24 +189,28 @@ def test_without_a_profile_a_nic_that_is_said_in_part_is_refused(said, why):
         ({"sorce": "x"}, "sorce"),
     ],
 )
-def test_what_is_wrong_whatever_the_profile_says_is_refused_on_the_master(said, why):
-    with pytest.raises(BadArgument, match=re.escape(why)):
-        spec.requirements_from_master("v", 1, 64, {"interfaces": [{"name": "eth0", **said}]})
+def test_a_nic_that_is_wrong_with_any_profile_is_refused_on_the_master(nic_options, reason):
+    with pytest.raises(BadArgument, match=re.escape(reason)):
+        spec.requirements_from_master("v", 1, 64, {"interfaces": [{"name": "eth0", **nic_options}]})
 
 
-def test_without_a_profile_the_call_says_all():
-    assert needed([{"name": "eth0", "vlan": 7}], None, nic=None) == ({"br0"}, set(), set(), True)
+def test_without_a_profile_the_call_decides_alone():
+    assert needs_of([{"name": "eth0", "vlan": 7}], None, nic=None) == ({"br0"}, set(), set(), True)
 
 
 def test_a_host_is_not_refused_for_a_bridge_that_no_nic_is_on_and_is_for_vlans_it_cannot_tag():
     host = told.info(json.loads(FLEET.read_text())["hyper1"])
-    profiles = replace(host.profiles, nic={"default": USUAL})
+    profiles = replace(host.profiles, nic={"default": DEFAULT_PROFILE})
     host = replace(host, bridges=[], profiles=profiles)
 
-    def why(nic):
+    def reasons_for(nic):
         required = spec.requirements_from_master("v", 1, 64, {"interfaces": [nic]})
         tags = generation.reasons(generation.for_host(host), required)
-        return [one for one in {*fit.reasons(host, required), *tags} if "br0" in one or VLAN in one]
+        return [
+            reason
+            for reason in {*fit.reasons(host, required), *tags}
+            if "br0" in reason or VLAN in reason
+        ]
 
-    assert why({"name": "eth0", "network": "default"}) == []
-    assert any(VLAN in one for one in why({"name": "eth0", "vlan": 7}))
+    assert reasons_for({"name": "eth0", "network": "default"}) == []
+    assert any(VLAN in reason for reason in reasons_for({"name": "eth0", "vlan": 7}))

@@ -1,4 +1,4 @@
-"""A VM's key is accepted from the host that is authorized, once, in time, and from no other."""
+"""A VM's key is accepted only from the authorized host, once, and in time."""
 
 import importlib.util
 import logging
@@ -22,53 +22,53 @@ HOST = keypairs.named("a host")
 
 @pytest.fixture
 def token(opts, monkeypatch):
-    """Authorize hyper1 for web1; return its token as only it can read it."""
+    """A function that authorizes hyper1 for web1, and returns its unsealed token."""
     sent = []
-    # The host itself keeps its token in tests/cloud/test_virtkey.py.
+    # tests/cloud/test_virtkey.py checks how the host keeps its token.
     monkeypatch.setattr(
-        authorization, "act", lambda *words, **more: sent.append((words[1], more["kwarg"]))
+        authorization, "act", lambda *words, **options: sent.append((words[1], options["kwarg"]))
     )
-    known(opts)
+    make_known(opts)
 
-    def give(name="web1", minutes=10, replace=False):
+    def grant(name="web1", minutes=10, replace=False):
         authorization.grant(Cloud.of(opts), name, "hyper1", minutes=minutes, replace=replace)
-        host, words = sent[-1]
-        assert host == "hyper1" and HOST[1] not in words["token"]
-        return keypair.unseal(words["token"], HOST[1])
+        host, kwarg = sent[-1]
+        assert host == "hyper1" and HOST[1] not in kwarg["token"]
+        return keypair.unseal(kwarg["token"], HOST[1])
 
-    give.sent = sent
-    return give
+    grant.sent = sent
+    return grant
 
 
-def known(opts):
-    """Have hyper1 and hyper2 as hypervisors."""
+def make_known(opts):
+    """Make hyper1 and hyper2 known as hypervisors."""
     for host in ("hyper1", "hyper2"):
         minionkeys.accept(opts, host, HOST[0])
     opts["virt"] = {"hypervisors": ["hyper*"]}
 
 
-def silent(*_words, **_more):
-    """Stand for a host that gives no answer."""
+def silent(*_words, **_options):
+    """Stand for a host that does not answer."""
     raise HostUnresponsive("hyper1 does not answer")
 
 
-def submit(opts, given, name="web1", host="hyper1", key=PUBLIC, now=None):
+def submit(opts, submitted_token, name="web1", host="hyper1", key=PUBLIC, now=None):
     """Submit a key as the external pillar does."""
-    authorization.accept_key(opts, host, name, key, given, now=now or time.time())
+    authorization.accept_key(opts, host, name, key, submitted_token, now=now or time.time())
 
 
 def test_the_host_that_is_authorized_has_its_key_accepted_once(opts, token):
-    given = token()
+    submitted_token = token()
 
-    submit(opts, given)
+    submit(opts, submitted_token)
 
     assert compat.KeyStore(opts).read("web1") == ("accepted", PUBLIC)
     with pytest.raises(MasterError, match="hyper1 has no authorization .* or has used it already"):
-        submit(opts, given)
+        submit(opts, submitted_token)
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("fields", "reason"),
     [
         ({"host": "hyper2"}, "hyper2 may not submit a key of 'web1': another host may"),
         ({"name": "web2"}, "hyper1 has no authorization to submit a key of 'web2'"),
@@ -77,27 +77,27 @@ def test_the_host_that_is_authorized_has_its_key_accepted_once(opts, token):
         ({"key": "no key"}, "not a public key"),
     ],
 )
-def test_whoever_else_submits_is_refused(opts, token, change, why):
-    given = token()
+def test_another_submission_is_refused(opts, token, fields, reason):
+    submitted_token = token()
 
-    with pytest.raises(VirtError, match=why):
-        submit(opts, given, **change)
+    with pytest.raises(VirtError, match=reason):
+        submit(opts, submitted_token, **fields)
 
     assert compat.KeyStore(opts).read("web1") == (None, None)
 
 
-@pytest.mark.parametrize("wrong", [None, "", "x" * 43, 7])
-def test_a_wrong_token_is_refused_and_the_right_one_still_works(opts, token, wrong):
-    given = token()
+@pytest.mark.parametrize("wrong_token", [None, "", "x" * 43, 7])
+def test_a_wrong_token_is_refused_and_the_right_one_still_works(opts, token, wrong_token):
+    submitted_token = token()
 
     with pytest.raises(MasterError, match="wrong token"):
-        submit(opts, wrong)
-    submit(opts, given)
+        submit(opts, wrong_token)
+    submit(opts, submitted_token)
 
 
-def test_another_accepted_key_is_replaced_only_if_that_was_asked_for(opts, token):
-    other = keypair.generate()[0]
-    minionkeys.accept(opts, "web1", other)
+def test_another_accepted_key_is_replaced_only_on_request(opts, token):
+    other_key = keypair.generate()[0]
+    minionkeys.accept(opts, "web1", other_key)
     with pytest.raises(NameTaken, match="'web1' is accepted"):
         token()
 
@@ -107,67 +107,65 @@ def test_another_accepted_key_is_replaced_only_if_that_was_asked_for(opts, token
 
 
 def test_a_key_accepted_meanwhile_is_not_replaced(opts, token):
-    given, other = token(), keypair.generate()[0]
-    minionkeys.accept(opts, "web1", other)
+    submitted_token, other_key = token(), keypair.generate()[0]
+    minionkeys.accept(opts, "web1", other_key)
 
     with pytest.raises(NameTaken):
-        submit(opts, given)
+        submit(opts, submitted_token)
 
-    assert compat.KeyStore(opts).read("web1") == ("accepted", other)
+    assert compat.KeyStore(opts).read("web1") == ("accepted", other_key)
 
 
 def test_an_authorization_can_be_revoked(opts, token):
-    given = token()
+    submitted_token = token()
     authorization.revoke(Cloud.of(opts), "web1")
 
     assert token.sent[-1] == ("hyper1", {"name": "web1", "token": None})
     with pytest.raises(MasterError, match="has no authorization"):
-        submit(opts, given)
+        submit(opts, submitted_token)
     with pytest.raises(MasterError, match="no host is authorized"):
         authorization.revoke(Cloud.of(opts), "web1")
 
 
-def test_an_authorization_of_a_host_that_is_silent_is_revoked_all_the_same(
-    opts, token, monkeypatch, caplog
-):
-    given = token()
+def test_an_authorization_of_a_silent_host_is_revoked_too(opts, token, monkeypatch, caplog):
+    submitted_token = token()
     monkeypatch.setattr(authorization, "act", silent)
 
     authorization.revoke(Cloud.of(opts), "web1")
 
     assert "hyper1 keeps a token for web1 that is no longer valid" in caplog.text
     with pytest.raises(MasterError, match="has no authorization"):
-        submit(opts, given)
+        submit(opts, submitted_token)
 
 
-def test_an_authorization_is_gone_with_the_vm_of_its_host_and_stays_for_another(opts, token):
-    given = token()
+def test_an_authorization_is_removed_with_its_hosts_vm_and_stays_for_another_host(opts, token):
+    submitted_token = token()
 
     authorization.forget(opts, "web1", "hyper2")
-    submit(opts, given)
-    given = token(replace=True)
+    submit(opts, submitted_token)
+    submitted_token = token(replace=True)
     authorization.forget(opts, "web1", "hyper1")
     authorization.forget(opts, "web1", "hyper1")
 
     with pytest.raises(MasterError, match="has no authorization"):
-        submit(opts, given)
+        submit(opts, submitted_token)
 
 
 @pytest.mark.parametrize("name", ["hyper9", "HYPER9", "hyper1"])
 @pytest.mark.parametrize("replace", [False, True])
-def test_a_name_that_is_a_hypervisors_is_never_authorized(opts, token, name, replace):
+def test_the_name_of_a_hypervisor_is_never_authorized(opts, token, name, replace):
     with pytest.raises(BadArgument, match=f"a VM cannot be called '{name}'"):
         token(name, replace=replace)
 
     assert token.sent == []
 
 
-def test_a_name_that_has_become_a_hypervisors_is_not_accepted_any_more(opts, token):
-    given = token()
+def test_a_name_that_has_become_a_hypervisors_is_no_longer_accepted(opts, token):
+    submitted_token = token()
     opts["virt"] = {"hypervisors": ["hyper1", "web*"]}
 
     with pytest.raises(BadArgument, match="a VM cannot be called 'web1'"):
-        submit(opts, given)
+        submit(opts, submitted_token)
 
     assert compat.KeyStore(opts).read("web1") == (None, None)
 
@@ -178,30 +176,30 @@ def test_only_a_hypervisor_is_authorized_and_only_as_long_as_it_is_one(opts, tok
         authorization.grant(Cloud.of(opts), "web1", "guest", minutes=10, replace=False)
     with pytest.raises(BadArgument, match="host: 1001 is not text; quote it"):
         authorization.grant(Cloud.of(opts), "web1", 1001, minutes=10, replace=False)
-    given = token()
+    submitted_token = token()
     membership.disallow(opts, ["hyper1"])
 
     with pytest.raises(MasterError, match="hyper1 was shut out"):
-        submit(opts, given)
+        submit(opts, submitted_token)
 
     assert compat.KeyStore(opts).read("web1") == (None, None)
     membership.allow(opts, ["hyper1"])
-    submit(opts, given)
+    submit(opts, submitted_token)
 
 
 def test_the_master_keeps_no_token_and_logs_none(opts, token, caplog):
     caplog.set_level(logging.DEBUG)
-    given = token()
-    (note,) = (authorization._file(opts, "web1").path.parent).iterdir()
+    submitted_token = token()
+    (file,) = (authorization._file(opts, "web1").path.parent).iterdir()
 
-    assert given not in note.read_text() and note.stat().st_mode & 0o077 == 0
-    submit(opts, given)
-    assert given not in caplog.text
+    assert submitted_token not in file.read_text() and file.stat().st_mode & 0o077 == 0
+    submit(opts, submitted_token)
+    assert submitted_token not in caplog.text
 
 
 def test_a_host_that_cannot_be_reached_gets_no_authorization(opts, monkeypatch):
     monkeypatch.setattr(authorization, "act", silent)
-    known(opts)
+    make_known(opts)
 
     with pytest.raises(HostUnresponsive):
         authorization.grant(Cloud.of(opts), "web1", "hyper1", minutes=10, replace=False)
@@ -226,69 +224,72 @@ def pillar(opts):
 
 
 def test_the_pillar_answers_in_one_line_and_logs_what_it_refuses(opts, pillar, token, caplog):
-    given = token()
+    submitted_token = token()
 
     assert pillar("hyper1", {}) == {}
-    for words, why in (
-        (("hyper2", {}, "web1", PUBLIC, given), "another host may"),
+    for words, reason in (
+        (("hyper2", {}, "web1", PUBLIC, submitted_token), "another host may"),
         (("hyper1", {}, "web1", PUBLIC), "wrong token"),  # the call of Salt 3006
-        (("hyper1", {}, "web9", PUBLIC, given), "has no authorization"),
+        (("hyper1", {}, "web9", PUBLIC, submitted_token), "has no authorization"),
     ):
         answer = pillar(*words)["virtkey"]
-        assert why in answer["error"] and "\n" not in answer["error"]
+        assert reason in answer["error"] and "\n" not in answer["error"]
         assert answer["error"] in caplog.text
-    assert pillar("hyper1", {}, "web1", PUBLIC, given) == {"virtkey": {"web1": True}}
-    assert "used it already" in pillar("hyper1", {}, "web1", PUBLIC, given)["virtkey"]["error"]
-    assert given not in caplog.text
+    assert pillar("hyper1", {}, "web1", PUBLIC, submitted_token) == {"virtkey": {"web1": True}}
+    assert (
+        "used it already"
+        in pillar("hyper1", {}, "web1", PUBLIC, submitted_token)["virtkey"]["error"]
+    )
+    assert submitted_token not in caplog.text
 
 
-def test_the_pillar_says_whether_a_vm_may_have_a_name(opts, pillar, token, caplog):
-    given = token()
+def test_the_pillar_reports_whether_a_vm_may_have_a_name(opts, pillar, token, caplog):
+    submitted_token = token()
 
     assert pillar("hyper1", {}, "web1") == {"virtkey": {"reserved": None}}
-    for name, why in (("hyper9", "virt:hypervisors matches it"), ("../a", "cannot name a VM")):
-        assert why in pillar("hyper1", {}, name)["virtkey"]["reserved"]
-    # A guest learns neither who is a hypervisor nor by which globs.
+    for name, reason in (("hyper9", "virt:hypervisors matches it"), ("../a", "cannot name a VM")):
+        assert reason in pillar("hyper1", {}, name)["virtkey"]["reserved"]
+    # A guest learns neither which minions are hypervisors nor by which globs.
     assert pillar("web7", {}, "hyper1") == pillar("web7", {}, "web1")
     assert pillar("web7", {}, "hyper9") == {"virtkey": {"reserved": None}}
     opts["virt"]["hypervisors"] = "G@a:b"
     assert "option virt:hypervisors" in pillar("hyper1", {}, "web1")["virtkey"]["reserved"]
 
     opts["virt"]["hypervisors"] = "hyper*"
-    assert pillar("hyper1", {}, "web1", PUBLIC, given) == {"virtkey": {"web1": True}}
+    assert pillar("hyper1", {}, "web1", PUBLIC, submitted_token) == {"virtkey": {"web1": True}}
 
 
-def test_what_a_guest_asks_for_does_not_fill_the_masters_log(pillar, caplog):
+def test_a_guests_request_does_not_fill_the_masters_log(pillar, caplog):
     for name in (["x" * 10**6], {"x": "y" * 10**6}, "z" * 10**6):
         assert len(pillar("web7", {}, name)["virtkey"]["reserved"]) < 600
 
     assert 0 < len(caplog.text) < 3000
 
 
-def test_no_key_is_taken_by_a_master_that_cannot_tell_who_asks(pillar, token, monkeypatch):
-    given = token()
+def test_a_master_that_cannot_identify_the_minion_takes_no_key(pillar, token, monkeypatch):
+    submitted_token = token()
     monkeypatch.setattr(salt.version, "__version__", "3006.11")
 
-    told = pillar("hyper1", {}, "web1", PUBLIC, given)
+    answer = pillar("hyper1", {}, "web1", PUBLIC, submitted_token)
 
-    assert "Salt 3006.11 on this master gives any minion" in told["virtkey"]["error"]
+    assert "Salt 3006.11 on this master gives any minion" in answer["virtkey"]["error"]
 
 
-def test_nothing_is_sealed_for_a_key_that_nobody_has_accepted(opts):
-    waiting = Path(opts["pki_dir"]) / "minions_pre/hyper9"
-    waiting.write_text(keypairs.named("hyper1")[0])
+def test_nothing_is_sealed_for_a_key_that_is_not_accepted(opts):
+    waiting_key = Path(opts["pki_dir"]) / "minions_pre/hyper9"
+    waiting_key.write_text(keypairs.named("hyper1")[0])
 
     with pytest.raises(MasterError, match="the master has no accepted key of hyper9"):
         minionkeys.seal_for(opts, "hyper9", "secret")
 
 
-def test_what_is_interrupted_before_its_host_has_heard_of_it_is_taken_back(
+def test_an_authorization_that_is_interrupted_before_its_host_has_it_is_removed(
     opts, token, monkeypatch
 ):
-    def cut(*_words, **_more):
+    def interrupt(*_words, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(authorization, "act", cut)
+    monkeypatch.setattr(authorization, "act", interrupt)
     with pytest.raises(KeyboardInterrupt):
         token()
 
@@ -296,11 +297,11 @@ def test_what_is_interrupted_before_its_host_has_heard_of_it_is_taken_back(
 
 
 def test_a_damaged_authorization_lets_no_host_submit_a_key_and_is_revoked(opts, token):
-    given = token()
+    submitted_token = token()
     path = authorization._file(opts, "web1").path
     path.write_text("{")
 
     with pytest.raises(MasterError, match=f"^{path} cannot be read .*virt.unauthorize web1, then"):
-        submit(opts, given)
+        submit(opts, submitted_token)
     authorization.revoke(Cloud.of(opts), "web1")
     assert not path.exists()

@@ -1,4 +1,4 @@
-"""Of cloud-config nothing is said that may be secret."""
+"""An error in cloud-config shows nothing that may be secret."""
 
 import pytest
 from saltvirt.core.errors import BadArgument
@@ -12,9 +12,9 @@ from saltvirt.seeding import cloudconfig
         *("a: *s3cret", "a: !s3cret b", "- {s3cret"),
     ],
 )
-def test_of_user_data_that_is_no_yaml_it_is_said_where_and_not_what(text):
-    with pytest.raises(BadArgument, match="user_data: is not YAML, line 2") as refused:
+def test_user_data_that_is_no_yaml_is_refused_by_its_line_without_its_content(text):
+    with pytest.raises(BadArgument, match="user_data: is not YAML, line 2") as excinfo:
         cloudconfig.mapping("user_data", f"#cloud-config\n{text}")
 
-    assert "s3cret" not in str(refused.value)
-    assert refused.value.__cause__ is None
+    assert "s3cret" not in str(excinfo.value)
+    assert excinfo.value.__cause__ is None

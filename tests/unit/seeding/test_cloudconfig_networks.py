@@ -1,4 +1,4 @@
-"""What cloud-init is told of a guest's network: a default route by each release of it."""
+"""A guest's network for cloud-init: each release of it sets the default route."""
 
 import subprocess
 
@@ -9,27 +9,27 @@ from saltvirt.seeding import cloudconfig, firstboot
 from saltvirt.vm import profiles
 
 
-def told(*guests, names=None):
+def network_of(*guest_configs, names=None):
     """Return the network configuration of a guest with some NICs."""
     entries = [
         {"name": name, "bridge": "br0", "mac": f"52:54:00:00:00:0{number}", "guest": guest}
         for number, (name, guest) in enumerate(
-            zip(names or [f"eth{n}" for n in range(len(guests))], guests, strict=True)
+            zip(names or [f"eth{n}" for n in range(len(guest_configs))], guest_configs, strict=True)
         )
     ]
     return cloudconfig.network(profiles.nics("web1", {}, None, entries))
 
 
-def test_a_gateway_outside_the_address_is_that_of_the_first_of_its_family():
-    found = told(
+def test_a_gateway_outside_the_addresses_is_that_of_the_first_of_its_family():
+    network = network_of(
         {"addresses": ["fd00::4/64", "10.77.200.9/32"], "gateway": ["10.77.0.1", "fd01::1"]}
     )
 
-    assert found["config"][0]["subnets"] == [
+    assert network["config"][0]["subnets"] == [
         {"type": "static", "address": "fd00::4/64", "gateway": "fd01::1"},
         {"type": "static", "address": "10.77.200.9/32", "gateway": "10.77.0.1"},
     ]
-    assert cloudconfig.find_gateways_outside(found) == [["fd01::1", "10.77.0.1"]]
+    assert cloudconfig.find_gateways_outside(network) == [["fd01::1", "10.77.0.1"]]
 
 
 NETPLAN = """\
@@ -60,22 +60,22 @@ GatewayOnLink=yes
 """
 
 
-def test_what_releases_of_cloud_init_do_not_say_of_such_a_gateway_is_said_in_the_guest(tmp_path):
+def test_a_script_in_the_guest_adds_on_link_where_a_release_of_cloud_init_omits_it(tmp_path):
     (tmp_path / "netplan").mkdir()
     (tmp_path / "network").mkdir()
     netplan = tmp_path / "netplan/50-cloud-init.yaml"
     networkd = tmp_path / "network/10-cloud-init-eth0.network"
-    other = tmp_path / "netplan/99-other.yaml"
+    other_file = tmp_path / "netplan/99-other.yaml"
     netplan.write_text(NETPLAN)
     networkd.write_text(NETWORKD)
-    other.write_text(NETPLAN.replace("10.77.0.1", "10.77.011").replace("fd01::1", "fd01::11"))
-    unchanged = other.read_text()
+    other_file.write_text(NETPLAN.replace("10.77.0.1", "10.77.011").replace("fd01::1", "fd01::11"))
+    unchanged = other_file.read_text()
     script = firstboot.gateways_on_link([["10.77.0.1", "fd01::1"], ["192.168.0.1"]])
     script = script.replace("/etc/netplan", str(tmp_path / "netplan"))
     script = script.replace("/etc/systemd/network", str(tmp_path / "network"))
     script = script.replace("netplan generate", "echo generated")
 
-    for _again in range(2):
+    for _run in range(2):
         subprocess.run(["sh", "-euc", script], check=True)
 
     port = yaml.safe_load(netplan.read_text())["network"]["ethernets"]["eth0"]
@@ -88,54 +88,63 @@ def test_what_releases_of_cloud_init_do_not_say_of_such_a_gateway_is_said_in_the
     }
     assert networkd.read_text() == ON_LINK
     assert [path.name for path in networkd.parent.iterdir()] == [networkd.name]
-    assert other.read_text() == unchanged
+    assert other_file.read_text() == unchanged
 
 
 def test_each_gateway_is_in_the_network_that_has_it():
     addresses = ["10.0.0.4/16", "192.168.1.4/24", "fd00::4/64", "fd01::4/64"]
-    found = told({"addresses": addresses, "gateway": ["192.168.1.1", "fd01::1"], "dhcp": True})
+    network = network_of(
+        {"addresses": addresses, "gateway": ["192.168.1.1", "fd01::1"], "dhcp": True}
+    )
 
-    subnets = found["config"][0]["subnets"]
+    subnets = network["config"][0]["subnets"]
     assert subnets[0] == {"type": "dhcp4"}
-    assert [one.get("gateway") for one in subnets[1:]] == [None, "192.168.1.1", None, "fd01::1"]
+    assert [subnet.get("gateway") for subnet in subnets[1:]] == [
+        None,
+        "192.168.1.1",
+        None,
+        "fd01::1",
+    ]
 
 
 def test_a_link_local_gateway_is_in_no_network_and_on_every_link():
-    found = told({"addresses": ["fd00::4/64"], "gateway": "fe80::1"})
+    network = network_of({"addresses": ["fd00::4/64"], "gateway": "fe80::1"})
 
-    assert found["version"] == 1
-    assert found["config"][0]["subnets"][0]["gateway"] == "fe80::1"
+    assert network["version"] == 1
+    assert network["config"][0]["subnets"][0]["gateway"] == "fe80::1"
 
 
-def test_name_servers_of_a_nic_with_dhcp_alone_are_said_in_version_2():
-    found = told("dhcp", {"dhcp": True, "dns": ["10.0.0.1"], "search": ["example.org"]})
+def test_name_servers_of_a_nic_with_dhcp_alone_need_version_2():
+    network = network_of("dhcp", {"dhcp": True, "dns": ["10.0.0.1"], "search": ["example.org"]})
 
-    assert [one["set-name"] for one in found["ethernets"].values()] == ["eth0", "eth1"]
-    assert found["ethernets"]["eth1"]["nameservers"] == {
+    assert [ethernet["set-name"] for ethernet in network["ethernets"].values()] == ["eth0", "eth1"]
+    assert network["ethernets"]["eth1"]["nameservers"] == {
         "addresses": ["10.0.0.1"],
         "search": ["example.org"],
     }
     with_gateway = {"addresses": ["10.0.0.4/16"], "gateway": "10.0.0.1"}
-    found = told(with_gateway, {"dhcp": True, "dns": ["10.0.0.1"]})
-    assert found["version"] == 1, "for the default route"
-    assert found["config"][2] == {"type": "nameserver", "address": ["10.0.0.1"], "search": []}
+    network = network_of(with_gateway, {"dhcp": True, "dns": ["10.0.0.1"]})
+    assert network["version"] == 1, "for the default route"
+    assert network["config"][2] == {"type": "nameserver", "address": ["10.0.0.1"], "search": []}
 
 
 @pytest.mark.parametrize("servers", [{}, {"dns": ["10.0.0.1"]}])
 def test_each_nic_has_a_name_that_a_guest_can_give(servers):
     names = ["eth0", "the-network-of-the-office", "lan.7", "lo", "wan"]
-    found = told(*[{"dhcp": True, **servers}] * 5, names=names)
+    network = network_of(*[{"dhcp": True, **servers}] * 5, names=names)
 
-    links = list(found["ethernets"]) if servers else [device["name"] for device in found["config"]]
+    links = (
+        list(network["ethernets"]) if servers else [device["name"] for device in network["config"]]
+    )
     assert links == ["eth0", "eth1", "eth2", "eth3", "wan"]
 
 
 def test_a_nic_without_any_address_stays_as_it_is():
-    assert told({"dhcp": False})["config"][0]["subnets"] == [{"type": "manual"}]
+    assert network_of({"dhcp": False})["config"][0]["subnets"] == [{"type": "manual"}]
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("guest_config", "reason"),
     [
         (
             {"addresses": ["10.0.0.4/16"], "gateway": ["10.0.0.1", "10.0.0.2"]},
@@ -153,6 +162,6 @@ def test_a_nic_without_any_address_stays_as_it_is():
         ({"addresses": ["10.0.0.4/16"], "gateway": "10.0.255.255"}, "own or broadcast address"),
     ],
 )
-def test_a_gateway_that_gives_no_default_route_is_refused(given, why):
-    with pytest.raises(BadArgument, match=why):
-        told(given)
+def test_a_gateway_that_gives_no_default_route_is_refused(guest_config, reason):
+    with pytest.raises(BadArgument, match=reason):
+        network_of(guest_config)

@@ -1,4 +1,4 @@
-"""seed.apply and its parts on folders: what is refused, and what is written for whom."""
+"""seed.apply and its parts on folders: what is refused, and who may read the files."""
 
 import os
 import stat
@@ -22,12 +22,12 @@ def context(tmp_path):
 
 def apply(context, path, id_="web1", config=None, **flags):
     """Seed as the execution module does."""
-    given = {"approve_key": True, "install": True, "prep_install": False, **flags}
-    return existing.apply(context, path, id_, config, (None, None), **given)
+    options = {"approve_key": True, "install": True, "prep_install": False, **flags}
+    return existing.apply(context, path, id_, config, (None, None), **options)
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "reason"),
     [
         ({"path": "/"}, "/ is this host itself"),
         ({"path": "/no/such/file"}, "there is no file, device or folder"),
@@ -37,8 +37,8 @@ def apply(context, path, id_="web1", config=None, **flags):
         ({"path": "/etc", "config": ["x"]}, "config"),
     ],
 )
-def test_what_cannot_be_seeded_is_refused(context, words, why):
-    with pytest.raises(BadArgument, match=why):
+def test_a_wrong_argument_is_refused(context, words, reason):
+    with pytest.raises(BadArgument, match=reason):
         apply(context, **words)
 
 
@@ -53,8 +53,8 @@ def test_a_folder_is_seeded_and_its_guest_makes_its_own_key(context, tmp_path):
     assert not (root / "etc/salt/pki/minion/minion.pem").exists()
 
 
-def test_a_minion_without_an_id_is_called_as_its_host_is_as_on_3006(context, tmp_path):
-    made = existing.mkconfig(
+def test_a_minion_without_an_id_has_its_hosts_name_as_on_3006(context, tmp_path):
+    paths = existing.mkconfig(
         context,
         {"log_level": "debug"},
         str(tmp_path / "seed"),
@@ -63,42 +63,46 @@ def test_a_minion_without_an_id_is_called_as_its_host_is_as_on_3006(context, tmp
         approve_key=True,
     )
 
-    config = yaml.safe_load(Path(made["config"]).read_text())
+    config = yaml.safe_load(Path(paths["config"]).read_text())
     assert config == {"master": "10.0.0.1", "log_level": "debug"}
-    assert "PRIVATE KEY" in Path(made["privkey"]).read_text()
+    assert "PRIVATE KEY" in Path(paths["privkey"]).read_text()
 
 
 def test_a_configuration_and_a_key_pair_are_for_root_alone(context, tmp_path):
-    made = existing.mkconfig(
+    paths = existing.mkconfig(
         context, None, str(tmp_path / "seed"), "web1", (None, None), approve_key=True
     )
 
-    assert set(made) == {"config", "pubkey", "privkey"}
-    assert yaml.safe_load(Path(made["config"]).read_text()) == {"id": "web1", "master": "10.0.0.1"}
-    for path in map(Path, made.values()):
+    assert set(paths) == {"config", "pubkey", "privkey"}
+    assert yaml.safe_load(Path(paths["config"]).read_text()) == {"id": "web1", "master": "10.0.0.1"}
+    for path in map(Path, paths.values()):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert "PRIVATE KEY" in Path(made["privkey"]).read_text()
-    assert yaml.safe_load(Path(made["config"]).read_text())["id"] == "web1"
+    assert "PRIVATE KEY" in Path(paths["privkey"]).read_text()
+    assert yaml.safe_load(Path(paths["config"]).read_text())["id"] == "web1"
 
 
-def test_no_key_is_put_where_another_user_could_replace_it(context, tmp_path):
-    theirs, opened, within = tmp_path / "theirs", tmp_path / "open", tmp_path / "theirs/within"
+def test_no_key_is_written_where_another_user_could_replace_it(context, tmp_path):
+    foreign_folder, open_folder, within = (
+        tmp_path / "theirs",
+        tmp_path / "open",
+        tmp_path / "theirs/within",
+    )
     within.mkdir(parents=True)
-    opened.mkdir()
-    opened.chmod(0o777)
-    os.chown(theirs, 65534, 65534)
-    (tmp_path / "link").symlink_to(theirs)
+    open_folder.mkdir()
+    open_folder.chmod(0o777)
+    os.chown(foreign_folder, 65534, 65534)
+    (tmp_path / "link").symlink_to(foreign_folder)
 
-    for folder in (theirs, opened, within, tmp_path / "link"):
+    for folder in (foreign_folder, open_folder, within, tmp_path / "link"):
         with pytest.raises(SeedError, match="could replace the key .*; give tmp= a folder of root"):
             existing.mkconfig(context, None, str(folder), "w1", (None, None), approve_key=True)
-        assert [one for one in folder.iterdir() if one.is_file()] == []
+        assert [path for path in folder.iterdir() if path.is_file()] == []
 
-    opened.chmod(0o1777)  # as /tmp
-    assert existing.mkconfig(context, None, str(opened), "w1", (None, None), approve_key=True)
+    open_folder.chmod(0o1777)  # as /tmp
+    assert existing.mkconfig(context, None, str(open_folder), "w1", (None, None), approve_key=True)
 
 
-def test_no_key_is_put_where_the_minion_happens_to_be(context, tmp_path, monkeypatch):
+def test_no_key_is_written_relative_to_the_minions_folder(context, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(BadArgument, match="^tmp: 'seed' is not an absolute path"):
@@ -106,25 +110,25 @@ def test_no_key_is_put_where_the_minion_happens_to_be(context, tmp_path, monkeyp
     assert not (tmp_path / "seed").exists()
 
 
-def test_what_is_refused_leaves_no_folder_behind(context, tmp_path, monkeypatch):
-    opened = tmp_path / "open"
-    opened.mkdir()
-    opened.chmod(0o777)
-    (opened / "mine").mkdir()
-    (tmp_path / "link").symlink_to(opened)
-    monkeypatch.setattr(tempfile, "tempdir", str(opened))
+def test_a_refusal_leaves_no_folder_behind(context, tmp_path, monkeypatch):
+    open_folder = tmp_path / "open"
+    open_folder.mkdir()
+    open_folder.chmod(0o777)
+    (open_folder / "mine").mkdir()
+    (tmp_path / "link").symlink_to(open_folder)
+    monkeypatch.setattr(tempfile, "tempdir", str(open_folder))
 
     for tmp in (
-        opened / "a/b/seed",
-        opened / "mine",
-        opened / "mine/seed",
+        open_folder / "a/b/seed",
+        open_folder / "mine",
+        open_folder / "mine/seed",
         tmp_path / "link/c",
         None,
     ):
         with pytest.raises(SeedError, match="could replace the key"):
             existing.mkconfig(context, None, tmp and str(tmp), "w1", (None, None), approve_key=True)
 
-    assert [one.relative_to(opened) for one in opened.rglob("*")] == [Path("mine")]
+    assert [path.relative_to(open_folder) for path in open_folder.rglob("*")] == [Path("mine")]
 
 
 def test_a_bootstrap_script_goes_below_the_guests_tmp(context, tmp_path, monkeypatch):

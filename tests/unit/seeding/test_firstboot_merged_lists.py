@@ -1,4 +1,4 @@
-"""Lists of user data and vendor data: cloud-init takes one of them, so a seed has them joined."""
+"""Lists of user data and vendor data: cloud-init uses one of the two, so a seed joins them."""
 
 import io
 import subprocess
@@ -10,16 +10,16 @@ from saltvirt.seeding import cloudconfig, firstboot, nocloud
 from saltvirt.seeding.seedmodel import CloudInit, Identity
 
 
-def seeded(tmp_path, *, user=(), vendor=None, ssh_keys=(), install=False):
-    """Return what a seed has as ``(user data, vendor data)``."""
-    made = Identity(
+def seed_data(tmp_path, *, user=(), vendor=None, ssh_keys=(), install=False):
+    """Return ``(user data, vendor data)`` of a seed."""
+    identity = Identity(
         id="web1",
         config={"id": "web1", "master": "10.0.0.1"},
         ssh_keys=ssh_keys,
         cloud_init=CloudInit(user_data=tuple(user), vendor_data=vendor),
     )
     path = tmp_path / "seed.iso"
-    path.write_bytes(nocloud.content(made, "i-1", install=install))
+    path.write_bytes(nocloud.content(identity, "i-1", install=install))
     iso = pycdlib.PyCdlib()
     iso.open(str(path))
     texts = []
@@ -31,13 +31,13 @@ def seeded(tmp_path, *, user=(), vendor=None, ssh_keys=(), install=False):
     return (*texts, {})[:2]
 
 
-def test_what_the_vendor_data_runs_and_whom_it_lets_in_is_in_the_user_data_too(tmp_path):
+def test_commands_and_keys_of_the_vendor_data_are_in_the_user_data_too(tmp_path):
     vendor = {
         "bootcmd": [["sh", "-c", "date >/run/b"]],
         "runcmd": ["vendor"],
         "ssh_authorized_keys": ["ssh-ed25519 VENDOR"],
     }
-    user, _vendor = seeded(
+    user, _vendor = seed_data(
         tmp_path,
         user=[{"runcmd": ["user"]}],
         vendor=vendor,
@@ -54,13 +54,13 @@ def test_what_the_vendor_data_runs_and_whom_it_lets_in_is_in_the_user_data_too(t
 
 @pytest.mark.parametrize("key", ["packages", "write_files", "users", "groups", "mounts"])
 def test_each_list_that_both_have_is_joined(tmp_path, key):
-    user, _vendor = seeded(tmp_path, user=[{key: ["user"]}], vendor={key: ["vendor"]})
+    user, _vendor = seed_data(tmp_path, user=[{key: ["user"]}], vendor={key: ["vendor"]})
 
     assert user[key] == ["vendor", "user"]
 
 
 def test_lists_below_mappings_are_joined_too(tmp_path):
-    user, _vendor = seeded(
+    user, _vendor = seed_data(
         tmp_path,
         user=[{"ntp": {"servers": ["user"], "enabled": True}, "apt": {"sources": {"a": {}}}}],
         vendor={"ntp": {"servers": ["vendor"], "pools": ["p"]}, "apt": {"sources": {"b": {}}}},
@@ -70,30 +70,30 @@ def test_lists_below_mappings_are_joined_too(tmp_path):
     assert user["apt"] == {"sources": {"a": {}}}, "cloud-init itself merges mappings"
 
 
-def test_what_the_vendor_data_alone_says_stays_there(tmp_path):
+def test_data_that_only_the_vendor_data_has_stays_there(tmp_path):
     vendor = {"packages": ["vim"], "locale": "C.UTF-8"}
-    user, found = seeded(tmp_path, vendor=vendor)
+    user, vendor_data = seed_data(tmp_path, vendor=vendor)
 
     assert "packages" not in user and "locale" not in user
-    assert found == vendor
+    assert vendor_data == vendor
 
 
-@pytest.mark.parametrize("off", [False, "no", "False", 0])
-def test_vendor_data_that_the_user_data_switches_off_is_not_joined(tmp_path, off):
-    switch = {"vendor_data": {"enabled": off}, "packages": ["user"]}
-    user, _vendor = seeded(tmp_path, user=[switch], vendor={"packages": ["vendor"]})
+@pytest.mark.parametrize("is_enabled", [False, "no", "False", 0])
+def test_vendor_data_that_the_user_data_switches_off_is_not_joined(tmp_path, is_enabled):
+    switch = {"vendor_data": {"enabled": is_enabled}, "packages": ["user"]}
+    user, _vendor = seed_data(tmp_path, user=[switch], vendor={"packages": ["vendor"]})
 
     assert user["packages"] == ["user"]
 
 
-@pytest.mark.parametrize("which", ["user", "vendor"])
-def test_the_images_own_bootcmd_runs_unless_somebody_has_given_another(tmp_path, which):
-    user, _vendor = seeded(tmp_path)
+@pytest.mark.parametrize("side", ["user", "vendor"])
+def test_the_images_own_bootcmd_runs_unless_another_is_given(tmp_path, side):
+    user, _vendor = seed_data(tmp_path)
     assert user["bootcmd"][1:] == [["sh", "-c", firstboot.image_bootcmd()]]
 
-    said = {"bootcmd": [["true"]]}
-    given = {"user": [said]} if which == "user" else {"vendor": said}
-    user, _vendor = seeded(tmp_path, **given)
+    bootcmd = {"bootcmd": [["true"]]}
+    options = {"user": [bootcmd]} if side == "user" else {"vendor": bootcmd}
+    user, _vendor = seed_data(tmp_path, **options)
     assert user["bootcmd"][1:] == [["true"]]
 
 
@@ -113,14 +113,14 @@ def test_the_last_file_of_the_image_with_a_bootcmd_counts(tmp_path, is_new):
     script = firstboot.image_bootcmd().replace("/etc/cloud", f"{tmp_path}/etc/cloud")
     script = script.replace("cloud-init ", f"{program} ")
 
-    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
+    process = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
 
-    run, file = "single --name bootcmd --frequency always", f"--file {cloud}/10-image.cfg"
-    assert done.stdout.strip() == (f"{run} {file}" if is_new else f"{file} {run}")
+    words, file = "single --name bootcmd --frequency always", f"--file {cloud}/10-image.cfg"
+    assert process.stdout.strip() == (f"{words} {file}" if is_new else f"{file} {words}")
     (tmp_path / "etc/cloud/cloud.cfg").unlink()
     (cloud / "10-image.cfg").unlink()
-    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
-    assert done.stdout == ""
+    process = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
+    assert process.stdout == ""
 
 
 def test_lists_of_one_side_alone_are_not_repeated():

@@ -1,4 +1,4 @@
-"""A golden image that the cache has no room for is complete, and a warning says what is lacking."""
+"""A golden image without room in the cache is complete, and a warning names what is missing."""
 
 from pathlib import Path
 
@@ -13,15 +13,15 @@ def test_without_room_in_the_cache_a_golden_image_is_built_with_a_warning(
 ):
     path = Path(tmp_path, "web.qcow2")
     path.write_bytes(b"x" * 512)
-    known = validation.ValidatedImage(path=str(path), format="qcow2", size_bytes=512)
+    image = validation.ValidatedImage(path=str(path), format="qcow2", size_bytes=512)
 
-    def full(*_args):
+    def raise_over_limit(*_args):
         raise OverLimit("no room for image web")
 
-    # A full disk, which a test cannot have for the cache alone.
-    monkeypatch.setattr(cache, "adopt", full)
+    # A real full disk would be full for more than the cache.
+    monkeypatch.setattr(cache, "adopt", raise_over_limit)
     digest, warnings = golden._cache_copy(
-        hypervisor.settings, path, known, Inspection(root="/dev/sda1")
+        hypervisor.settings, path, image, Inspection(root="/dev/sda1")
     )
 
     assert digest == source.file_digest(path)

@@ -1,4 +1,4 @@
-"""An image that is built anew is put in the place of no file that a VM has, or is based on."""
+"""A rebuilt image replaces no file that a VM has, or is based on."""
 
 import dataclasses
 import subprocess
@@ -16,35 +16,36 @@ from saltvirt.vm.create.host import existing
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
 
 
-def test_what_a_vm_has_or_is_based_on_by_its_path_is_not_replaced(hypervisor):
+def test_a_vms_file_or_its_base_is_not_replaced(hypervisor):
     images = Path(hypervisor.settings.images)
     with hypervisor.libvirt():
         hypervisor.init()
         (images / "free.qcow2").touch()
-        given = {"folder": str(images), "replace": True}
+        options = {"folder": str(images), "replace": True}
 
-        assert golden._target(hypervisor.settings, "free", given) == images / "free.qcow2"
+        assert golden._target(hypervisor.settings, "free", options) == images / "free.qcow2"
         with pytest.raises(
             StorageError, match="web1_system.qcow2 is not replaced: VM 'web1' has it"
         ):
-            golden._target(hypervisor.settings, "web1_system", given)
+            golden._target(hypervisor.settings, "web1_system", options)
 
 
 @pytest.mark.parametrize("is_own", [True, False])
-def test_what_a_disk_in_the_trash_is_based_on_is_not_replaced(keeping, is_own):
+def test_a_base_of_a_disk_in_the_trash_is_not_replaced(keeping, is_own):
     images = Path(keeping.settings.images)
-    for name, below in (("base", ()), ("upper", ("-F", "qcow2", "-b", "base.qcow2"))):
-        argv = ["qemu-img", "create", "-q", "-f", "qcow2", *below, f"{images}/{name}.qcow2", "1M"]
+    for name, backing in (("base", ()), ("upper", ("-F", "qcow2", "-b", "base.qcow2"))):
+        argv = ["qemu-img", "create", "-q", "-f", "qcow2", *backing, f"{images}/{name}.qcow2", "1M"]
         subprocess.run(argv, check=True)
-    with trash.fill_trash(keeping.settings, "web2", reason="a test") as drop:
-        drop(verdicts.free(f"{images}/upper.qcow2"))
+    with trash.fill_trash(keeping.settings, "web2", reason="a test") as add_file:
+        add_file(verdicts.free(f"{images}/upper.qcow2"))
     # Hosts that share a folder have records of their own.
-    other = dataclasses.replace(keeping.settings, state_dir=f"{images}/other")
-    settings = keeping.settings if is_own else other
-    whose = "web2-[0-9a-f]{8}" if is_own else "of another host"
+    other_settings = dataclasses.replace(keeping.settings, state_dir=f"{images}/other")
+    settings = keeping.settings if is_own else other_settings
+    expected_entry = "web2-[0-9a-f]{8}" if is_own else "of another host"
 
     with pytest.raises(
-        StorageError, match=rf"/base.qcow2 is not replaced: .*in the trash \(entry {whose}\)"
+        StorageError,
+        match=rf"/base.qcow2 is not replaced: .*in the trash \(entry {expected_entry}\)",
     ):
         golden._target(settings, "base", {"folder": str(images), "replace": True})
     with keeping.libvirt() as conn:
@@ -65,14 +66,14 @@ def test_a_crash_leaves_the_old_image_or_the_whole_new_one(hypervisor, tmp_path,
     part, target = folder / "part", folder / "web.qcow2"
     part.write_text("new")
     target.write_text("old")
-    done = []
+    calls = []
     for name in ("make_durable", "sync_folder"):
         monkeypatch.setattr(
-            files, name, lambda path, name=name: done.append((name, path, target.read_text()))
+            files, name, lambda path, name=name: calls.append((name, path, target.read_text()))
         )
 
-    given = {"folder": str(folder), "replace": True}
-    golden._place(hypervisor.settings, part, "web", given)
+    options = {"folder": str(folder), "replace": True}
+    golden._place(hypervisor.settings, part, "web", options)
 
-    ours = [one for one in done if one[1] in (part, folder)]
-    assert ours == [("make_durable", part, "old"), ("sync_folder", folder, "new")]
+    calls_in_folder = [call for call in calls if call[1] in (part, folder)]
+    assert calls_in_folder == [("make_durable", part, "old"), ("sync_folder", folder, "new")]

@@ -1,4 +1,4 @@
-"""What is found in a disk, by a program that the disk may have taken over, is only words."""
+"""The findings in a disk are only words: the disk may have taken over the program."""
 
 import json
 
@@ -15,10 +15,10 @@ SHOWN = r"debian \x1b]0;title\x07\x1b[2J12 hyper2: all is well"
 
 @pytest.mark.parametrize("arch", ["x/../../secret", "x#", "x?y=", "..", "", "a b", "x" * 99])
 def test_a_processor_leads_to_no_other_file_and_no_other_server(arch):
-    found = inspection.parse_content({"root": "/dev/sda1", "arch": arch})
+    inspected = inspection.parse_content({"root": "/dev/sda1", "arch": arch})
 
     with pytest.raises(BadArgument, match="write the file's name instead"):
-        install.decide(["https://example.org/{arch}/salt.tar.xz"], found.arch)
+        install.decide(["https://example.org/{arch}/salt.tar.xz"], inspected.arch)
 
 
 @pytest.mark.parametrize("arch", ["x86_64", "aarch64", "ppc64le"])
@@ -27,12 +27,12 @@ def test_a_processor_is_known(arch):
 
 
 def test_a_system_is_called_by_one_line_that_steers_no_terminal():
-    found = inspection.parse_content({"root": None, "os": STEERING, "datasources": [STEERING]})
+    inspected = inspection.parse_content({"root": None, "os": STEERING, "datasources": [STEERING]})
 
-    assert [found.os] == found.datasources == [SHOWN]
+    assert [inspected.os] == inspected.datasources == [SHOWN]
 
 
-def test_so_it_is_where_images_are_listed(tmp_path):
+def test_a_list_of_images_steers_no_terminal_either(tmp_path):
     settings, digest = HostSettings(images=str(tmp_path), uri="test:///default"), "a" * 64
     base = cache.ensure_folder(settings)
     note = {"source": "salt://a", "format": "raw", "size_bytes": 512, "stat": [512, 1]}

@@ -1,4 +1,4 @@
-"""The minion that the master has fetched for guests, as a host finds and uses it."""
+"""The minion that the master has fetched for guests, as a host finds and installs it."""
 
 import hashlib
 import json
@@ -20,11 +20,11 @@ from saltvirt.seeding.shared import minionpackages
 from saltvirt.seeding.shared.minionpackages import Package
 from saltvirt.vm.create.host import create
 
-HERE = platform.machine()
-CLOUDY = {
+HOST_ARCH = platform.machine()
+CLOUD_INIT_FACTS = {
     "root": "/dev/sda1",
     "os": "debian 12",
-    "arch": HERE,
+    "arch": HOST_ARCH,
     "has_cloud_init": True,
     "has_systemd": True,
     "mounts": [["/", "/dev/sda1"]],
@@ -32,8 +32,8 @@ CLOUDY = {
 TARBALL = b"\xfd7zXZ\0 a minion"
 
 
-def package(file, arch=HERE, sha256="ab" * 32, family=None):
-    """Return a file of an index."""
+def package(file, arch=HOST_ARCH, sha256="ab" * 32, family=None):
+    """Return an entry of an index."""
     return Package(file=file, arch=arch, version="3006.9", sha256=sha256, family=family)
 
 
@@ -58,17 +58,17 @@ INDEX = {
         ("debian 12", None, []),
     ],
 )
-def test_what_suits_the_guest_is_chosen(system, arch, files):
-    found = minionpackages.choose_packages(INDEX, system, arch, runs_here=True, has_systemd=True)
+def test_the_packages_for_the_guest_are_chosen(system, arch, files):
+    packages = minionpackages.choose_packages(INDEX, system, arch, runs_here=True, has_systemd=True)
 
-    assert [one.file for one in found] == files
+    assert [package_.file for package_ in packages] == files
 
 
 def test_another_processors_guest_gets_the_tarball_and_one_without_systemd_none():
-    def files(**given):
-        said = {"runs_here": True, "has_systemd": True, **given}
-        found = minionpackages.choose_packages(INDEX, "debian 12", "x86_64", **said)
-        return [one.file for one in found]
+    def files(**options):
+        guest_facts = {"runs_here": True, "has_systemd": True, **options}
+        packages = minionpackages.choose_packages(INDEX, "debian 12", "x86_64", **guest_facts)
+        return [chosen_package.file for chosen_package in packages]
 
     assert files(runs_here=False) == ["x.tar.xz"]
     assert files(has_systemd=False) == ["common.deb", "minion.deb"]
@@ -99,20 +99,20 @@ def test_an_index_that_cannot_be_understood_is_refused(text):
 
 
 @pytest.fixture
-def served(tmp_path):
-    """The folder of a minion that serves itself, where the master would put its files."""
+def minion_folder(tmp_path):
+    """The folder where the master puts files for guests; this minion serves itself."""
     folder = tmp_path / "srv/salt-virt/minion"
     folder.mkdir(parents=True)
     return folder
 
 
 @pytest.fixture
-def context(hypervisor, served, tmp_path):
+def context(hypervisor, minion_folder, tmp_path):
     """A host with Salt's own functions."""
     opts = {
         **salt.config.minion_config(None),
         "file_client": "local",
-        "file_roots": {"base": [str(served.parents[1])]},
+        "file_roots": {"base": [str(minion_folder.parents[1])]},
         "cachedir": str(tmp_path / "cache"),
         "root_dir": str(tmp_path),
         "pki_dir": str(tmp_path / "pki"),
@@ -126,129 +126,141 @@ def context(hypervisor, served, tmp_path):
     return replace(hypervisor.context, opts=opts, functions=functions)
 
 
-def provide(served, digest=None):
-    """Have a tarball on the file server, as the master puts it there."""
-    (served / "salt.tar.xz").write_bytes(TARBALL)
+def provide(minion_folder, digest=None):
+    """Put a tarball on the file server, as the master does."""
+    (minion_folder / "salt.tar.xz").write_bytes(TARBALL)
     sha256 = digest or hashlib.sha256(TARBALL).hexdigest()
     text = minionpackages.format_index({"onedir": [package("salt.tar.xz", sha256=sha256)]})
-    (served / "index.json").write_text(text)
+    (minion_folder / "index.json").write_text(text)
 
 
 def test_without_an_index_there_is_nothing(context):
     assert install.read_index(context, "base") == {}
 
 
-def test_an_index_is_read_off_the_file_server(context, served):
-    provide(served)
+def test_an_index_is_read_off_the_file_server(context, minion_folder):
+    provide(minion_folder)
 
-    (found,) = install.find_suitable(context, Inspection(**CLOUDY), "base")
+    (package_,) = install.find_suitable(context, Inspection(**CLOUD_INIT_FACTS), "base")
 
-    assert found.url == "salt://salt-virt/minion/salt.tar.xz"
-    assert install.find_suitable(context, Inspection(**CLOUDY, has_minion=True), "base") == ()
+    assert package_.url == "salt://salt-virt/minion/salt.tar.xz"
+    assert (
+        install.find_suitable(context, Inspection(**CLOUD_INIT_FACTS, has_minion=True), "base")
+        == ()
+    )
     assert install.find_suitable(context, Inspection(root=None), "base") == ()
 
 
-def test_an_environment_of_images_has_its_minions_in_base(context, served, jobs, hypervisor):
-    provide(served)
-    image = served.parents[2] / "prod"
+def test_an_environment_of_images_has_its_minions_in_base(context, minion_folder, jobs, hypervisor):
+    provide(minion_folder)
+    image = minion_folder.parents[2] / "prod"
     image.mkdir()
     context.opts["file_roots"]["prod"] = [str(image)]
 
-    (found,) = install.find_suitable(context, Inspection(**CLOUDY), "prod")
-    assert (found.url, found.saltenv) == ("salt://salt-virt/minion/salt.tar.xz", "base")
-    got = install.prepare(context, None, HERE, "prod", (found,))
-    assert Path(got.files[0][0]).read_bytes() == TARBALL and got.files[0][1] == "salt.tar.xz"
+    (package_,) = install.find_suitable(context, Inspection(**CLOUD_INIT_FACTS), "prod")
+    assert (package_.url, package_.saltenv) == ("salt://salt-virt/minion/salt.tar.xz", "base")
+    prepared = install.prepare(context, None, HOST_ARCH, "prod", (package_,))
+    assert (
+        Path(prepared.files[0][0]).read_bytes() == TARBALL and prepared.files[0][1] == "salt.tar.xz"
+    )
 
 
-def test_an_index_that_is_damaged_is_one_line_with_the_command(context, served):
-    (served / "index.json").write_text("{ }}")
+def test_an_index_that_is_damaged_is_one_line_with_the_command(context, minion_folder):
+    (minion_folder / "index.json").write_text("{ }}")
 
     with pytest.raises(SeedError, match="index.json cannot be read: .*virt_image.minion_packages"):
         install.read_index(context, "base")
 
 
 @pytest.fixture
-def prod(context, served):
-    """The folder of minions of another environment than base, which has its own."""
-    provide(served)
-    root = served.parents[2] / "prod"
+def prod(context, minion_folder):
+    """The folder of minions of an environment beside base; base has minions too."""
+    provide(minion_folder)
+    root = minion_folder.parents[2] / "prod"
     folder = root / minionpackages.FOLDER
     folder.mkdir(parents=True)
     context.opts["file_roots"]["prod"] = [str(root)]
     return folder
 
 
-ALONE = (
+ONLY_OWN_INDEX = (
     "; as saltenv prod has an index of its own, that of base is not used instead: have it written "
     "anew on the master (salt-run virt_image.minion_packages saltenv=prod), or take it away "
     "(salt-run virt_image.minion_packages remove=True saltenv=prod)"
 )
 
 
-def test_where_an_environment_has_an_index_that_is_damaged_base_is_not_used(context, prod):
+def test_base_is_not_used_where_an_environments_index_is_damaged(context, prod):
     (prod / "index.json").write_text("{ }}")
 
-    with pytest.raises(SeedError, match=f"index.json cannot be read: .*{re.escape(ALONE)}$"):
-        install.find_suitable(context, Inspection(**CLOUDY), "prod")
+    with pytest.raises(
+        SeedError, match=f"index.json cannot be read: .*{re.escape(ONLY_OWN_INDEX)}$"
+    ):
+        install.find_suitable(context, Inspection(**CLOUD_INIT_FACTS), "prod")
 
 
-@pytest.mark.parametrize("what", ["missing", "another"])
-def test_where_an_environment_lacks_a_file_of_its_index_base_is_not_used(context, prod, what):
+@pytest.mark.parametrize("fault", ["missing", "another"])
+def test_base_is_not_used_where_an_environment_lacks_a_file_of_its_index(context, prod, fault):
     provide(prod, digest="0a" * 32)
-    if what == "missing":
+    if fault == "missing":
         (prod / "salt.tar.xz").unlink()
-    packages = install.find_suitable(context, Inspection(**CLOUDY), "prod")
+    packages = install.find_suitable(context, Inspection(**CLOUD_INIT_FACTS), "prod")
 
-    with pytest.raises(SeedError, match=f"^salt://.*{re.escape(ALONE)}$") as refused:
-        install.prepare(context, None, HERE, "prod", packages)
-    why = {"missing": "cannot be fetched, though the index", "another": "its SHA-256 is another"}
-    assert why[what] in str(refused.value) and "\n" not in str(refused.value)
+    with pytest.raises(SeedError, match=f"^salt://.*{re.escape(ONLY_OWN_INDEX)}$") as excinfo:
+        install.prepare(context, None, HOST_ARCH, "prod", packages)
+    messages = {
+        "missing": "cannot be fetched, though the index",
+        "another": "its SHA-256 is another",
+    }
+    assert messages[fault] in str(excinfo.value) and "\n" not in str(excinfo.value)
 
 
-def test_where_an_environments_index_has_nothing_for_a_guest_base_is_used(context, prod):
+def test_base_is_used_where_an_environments_index_has_nothing_for_a_guest(context, prod):
     (prod / "index.json").write_text(minionpackages.format_index({}))
 
-    (found,) = install.find_suitable(context, Inspection(**CLOUDY), "prod")
+    (package_,) = install.find_suitable(context, Inspection(**CLOUD_INIT_FACTS), "prod")
 
-    assert found.saltenv == "base"
+    assert package_.saltenv == "base"
 
 
-def test_a_file_with_another_digest_than_the_indexs_is_refused(context, served):
-    provide(served)
+def test_a_file_with_another_digest_than_the_indexs_is_refused(context, minion_folder):
+    provide(minion_folder)
     right = hashlib.sha256(TARBALL).hexdigest()
     good, bad = package("salt.tar.xz", sha256=right), package("salt.tar.xz")
 
-    got = install.prepare(context, None, HERE, "base", (good,))
+    prepared = install.prepare(context, None, HOST_ARCH, "base", (good,))
 
-    assert Path(got.files[0][0]).read_bytes() == TARBALL and got.files[0][1] == "salt.tar.xz"
+    assert (
+        Path(prepared.files[0][0]).read_bytes() == TARBALL and prepared.files[0][1] == "salt.tar.xz"
+    )
     with pytest.raises(SeedError, match="not the file that was fetched for guests"):
-        install.prepare(context, None, HERE, "base", (bad,))
+        install.prepare(context, None, HOST_ARCH, "base", (bad,))
 
 
 class Jobs(list):
-    """What the appliance was told; ``lacks`` is what it says of an image beside the usual."""
+    """The jobs of the appliance; ``lacks`` is what it reports of an image beside the usual."""
 
     lacks: ClassVar[dict] = {}
 
 
 @pytest.fixture
 def jobs(monkeypatch):
-    """What the appliance was told; a real one is in tests/cloud/test_stock_image.py."""
-    told = Jobs()
+    """The recorded jobs of the appliance; tests/cloud/test_stock_image.py runs a real one."""
+    recorded_jobs = Jobs()
 
-    def run(job, **_more):
-        told.append(job)
-        return {**CLOUDY, **told.lacks, "has_minion": job["action"] != "look"}
+    def run(job, **_options):
+        recorded_jobs.append(job)
+        return {**CLOUD_INIT_FACTS, **recorded_jobs.lacks, "has_minion": job["action"] != "look"}
 
     monkeypatch.setattr(appliance, "why_missing", lambda _python: None)
     monkeypatch.setattr(appliance, "run", run)
-    return told
+    return recorded_jobs
 
 
-def deploy(context: Context, hypervisor, **given):
+def deploy(context: Context, hypervisor, **options):
     """Build a VM of an image that has cloud-init and no minion."""
-    said = {"seed_method": None, **given}
-    return create.create(context, hypervisor.deployment("web1", **said))
+    build_options = {"seed_method": None, **options}
+    return create.create(context, hypervisor.deployment("web1", **build_options))
 
 
 def test_a_stock_image_is_refused_before_a_vm_exists(context, hypervisor, jobs):
@@ -261,41 +273,47 @@ def test_a_stock_image_is_refused_before_a_vm_exists(context, hypervisor, jobs):
     assert (hypervisor.files(), hypervisor.domains(), hypervisor.open_records()) == ([], [], [])
 
 
-def test_a_stock_image_gets_what_was_fetched_and_cloud_inits_seed(
-    context, hypervisor, jobs, served
+def test_a_stock_image_gets_the_fetched_minion_and_cloud_inits_seed(
+    context, hypervisor, jobs, minion_folder
 ):
-    provide(served)
-    given = {"user_data": {"packages": ["vim"]}}
+    provide(minion_folder)
+    options = {"user_data": {"packages": ["vim"]}}
 
-    assert deploy(context, hypervisor, **given) is True
+    assert deploy(context, hypervisor, **options) is True
 
-    look, put = jobs
-    assert (look["action"], put["action"]) == ("look", "install")
-    ((path, name),) = put["install"]["files"]
-    assert (Path(path).read_bytes(), name, put["network"]) == (TARBALL, "salt.tar.xz", False)
-    assert put["path"].endswith("web1_system.qcow2") and "files" not in put
-    assert put["found"]["mounts"] == CLOUDY["mounts"]
+    look_job, install_job = jobs
+    assert (look_job["action"], install_job["action"]) == ("look", "install")
+    ((path, name),) = install_job["install"]["files"]
+    assert (Path(path).read_bytes(), name, install_job["network"]) == (
+        TARBALL,
+        "salt.tar.xz",
+        False,
+    )
+    assert install_job["path"].endswith("web1_system.qcow2") and "files" not in install_job
+    assert install_job["found"]["mounts"] == CLOUD_INIT_FACTS["mounts"]
     # It has its minion already: cloud-init starts it and installs none.
     seed = (Path(hypervisor.settings.images) / "web1_seed.iso.qcow2").read_bytes()
     assert b"systemctl restart --no-block salt-minion" in seed and b"apt-get" not in seed
 
 
-def test_who_ordered_a_vm_hears_what_its_image_does_not_serve(context, hypervisor, jobs, served):
-    provide(served)
+def test_the_answer_to_an_order_warns_of_what_its_image_does_not_serve(
+    context, hypervisor, jobs, minion_folder
+):
+    provide(minion_folder)
     context = replace(context, is_ordered=True)
     jobs.lacks = {"has_ssh_server": False}
     keys = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPt3s3pgYnnXQQxiL6PhC6JlRVFrOXdeFEa3fMQvKD6y anna"
 
-    told = deploy(context, hypervisor, ssh_authorized_keys=keys)
+    answer = deploy(context, hypervisor, ssh_authorized_keys=keys)
 
-    (line,) = told["warnings"]
+    (line,) = answer["warnings"]
     assert "has no SSH server" in line
 
 
 def test_a_fetched_minion_that_was_changed_ends_the_build_with_nothing_left(
-    context, hypervisor, jobs, served
+    context, hypervisor, jobs, minion_folder
 ):
-    provide(served, digest="cd" * 32)
+    provide(minion_folder, digest="cd" * 32)
 
     with pytest.raises(SeedError, match="not the file that was fetched for guests"):
         deploy(context, hypervisor)

@@ -21,7 +21,7 @@ ONEDIR = {
     "aarch64": f"salt-{VERSION}-onedir-linux-arm64.tar.xz",
 }
 DEBS = [f"salt-common_{VERSION}_amd64.deb", f"salt-minion_{VERSION}_amd64.deb"]
-LAID_OUT = f"saltproject-generic/onedir/{VERSION}"
+SITE_FOLDER = f"saltproject-generic/onedir/{VERSION}"
 
 
 def put(folder, name, data):
@@ -35,29 +35,29 @@ def put(folder, name, data):
 
 @pytest.fixture
 def site(tmp_path):
-    """A folder that is laid out as Salt's own site."""
+    """A folder with the layout of Salt's own site."""
     folder = tmp_path / "site"
     for arch, name in ONEDIR.items():
-        put(folder / LAID_OUT, name, XZ + arch.encode() * 1000)
+        put(folder / SITE_FOLDER, name, XZ + arch.encode() * 1000)
     return folder
 
 
 @pytest.fixture
-def asked():
-    """The paths that the web server was asked for."""
+def requested_paths():
+    """The paths of the requests to the web server."""
     return []
 
 
 @pytest.fixture
-def address(site, asked):
-    """The site's address; below ``/elsewhere`` it leads to a file of the master."""
+def address(site, requested_paths):
+    """The site's address; paths below ``/elsewhere`` redirect to a file of the master."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *args, **kwargs):
             super().__init__(*args, directory=str(site), **kwargs)
 
         def do_GET(self):
-            asked.append(self.path)
+            requested_paths.append(self.path)
             if self.path.startswith("/elsewhere") and not self.path.endswith(".sha256"):
                 self.send_response(302)
                 self.send_header("Location", "file:///etc/passwd")
@@ -82,23 +82,25 @@ def root(tmp_path):
 
 
 @pytest.fixture
-def said():
-    """What the user has read."""
+def stages():
+    """The stages that the user has seen."""
     return []
 
 
 @pytest.fixture
-def cloud(opts, root, address, said):
-    """A master whose configuration names the site."""
+def cloud(opts, root, address, stages):
+    """A master with the site in its configuration."""
     opts["file_roots"] = {"base": [str(root)], "__env__": [str(root.parent / "__env__")]}
     settings = MasterSettings(minion_packages={"source": address})
-    return Cloud(opts=opts, settings=settings, progress=lambda stage, **_more: said.append(stage))
+    return Cloud(
+        opts=opts, settings=settings, progress=lambda stage, **_options: stages.append(stage)
+    )
 
 
 def fetch(cloud, kind="onedir", arch="x86_64,aarch64", source=None, saltenv="base", folder=None):
-    """Fetch as the runner does."""
-    asked = minionfiles.from_call(cloud, kind, VERSION, arch, source)
-    return minionfiles.fetch(cloud, asked, saltenv, folder)
+    """Fetch minions as the runner does."""
+    request = minionfiles.from_call(cloud, kind, VERSION, arch, source)
+    return minionfiles.fetch(cloud, request, saltenv, folder)
 
 
 def index(root):
@@ -106,16 +108,16 @@ def index(root):
     return json.loads((root / "salt-virt/minion/index.json").read_text())
 
 
-def left(root):
-    """Return all that lies below a folder."""
+def paths_below(root):
+    """Return the paths of all files below a folder."""
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("*"))
 
 
-def test_both_tarballs_and_their_index_are_on_the_file_server(cloud, root, site, said):
-    done = fetch(cloud)
+def test_both_tarballs_and_their_index_are_on_the_file_server(cloud, root, site, stages):
+    result = fetch(cloud)
 
     folder = root / "salt-virt/minion"
-    assert done == {
+    assert result == {
         "folder": str(folder),
         "kind": "onedir",
         "version": VERSION,
@@ -126,20 +128,24 @@ def test_both_tarballs_and_their_index_are_on_the_file_server(cloud, root, site,
     for entry in index(root)["onedir"]:
         assert entry["file"] == ONEDIR[entry["arch"]] and entry["version"] == VERSION
         data = (folder / entry["file"]).read_bytes()
-        assert data == (site / LAID_OUT / entry["file"]).read_bytes()
+        assert data == (site / SITE_FOLDER / entry["file"]).read_bytes()
         assert entry["sha256"] == hashlib.sha256(data).hexdigest()
     for path in folder.iterdir():
         assert path.stat().st_mode & 0o777 == 0o644
-    assert f"{ONEDIR['aarch64']}: Fetching" in said
+    assert f"{ONEDIR['aarch64']}: Fetching" in stages
 
 
-def test_what_is_there_with_its_checksum_is_not_asked_for_again(cloud, root, asked):
+def test_a_file_with_its_checksum_is_not_fetched_again(cloud, root, requested_paths):
     fetch(cloud)
-    before = len(asked)
+    before = len(requested_paths)
 
-    again = fetch(cloud)
+    second_result = fetch(cloud)
 
-    assert (again["fetched"], again["kept"], len(asked)) == ([], sorted(ONEDIR.values()), before)
+    assert (second_result["fetched"], second_result["kept"], len(requested_paths)) == (
+        [],
+        sorted(ONEDIR.values()),
+        before,
+    )
     (root / "salt-virt/minion" / ONEDIR["x86_64"]).write_bytes(b"damaged")
     assert fetch(cloud)["fetched"] == [ONEDIR["x86_64"]]
 
@@ -157,58 +163,58 @@ def test_another_release_takes_the_place_of_the_one_before(cloud, root, site, mo
     assert set(os.listdir(root / "salt-virt/minion")) == {*files, "index.json"}
 
 
-def spoil_sum(folder, name):
+def write_wrong_sum(folder, name):
     (folder / f"{name}.sha256").write_text("0" * 64)
 
 
-def page_for_sum(folder, name):
+def write_page_for_sum(folder, name):
     (folder / f"{name}.sha256").write_text("<html>log in</html>")
 
 
-def page_for_file(folder, name):
+def write_page_for_file(folder, name):
     put(folder, name, b"<html>log in</html>")
 
 
-def missing(folder, name):
+def remove_file(folder, name):
     (folder / name).unlink()
 
 
-def large(folder, name):
+def write_large_file(folder, name):
     put(folder, name, XZ + bytes(2 << 20))
 
 
 @pytest.mark.parametrize(
-    ("harm", "why"),
+    ("damage", "reason"),
     [
-        (spoil_sum, "is not what its checksum says: its SHA-256 is .*, not 0000000000000000"),
-        (page_for_sum, "xz.sha256 has no SHA-256 in it; it is a web page"),
-        (page_for_file, "arm64.tar.xz is no .xz file; it is a web page"),
-        (missing, "arm64.tar.xz cannot be fetched: HTTP 404"),
-        (large, "arm64.tar.xz has more than 1.0M, and is no minion"),
+        (write_wrong_sum, "is not what its checksum says: its SHA-256 is .*, not 0000000000000000"),
+        (write_page_for_sum, "xz.sha256 has no SHA-256 in it; it is a web page"),
+        (write_page_for_file, "arm64.tar.xz is no .xz file; it is a web page"),
+        (remove_file, "arm64.tar.xz cannot be fetched: HTTP 404"),
+        (write_large_file, "arm64.tar.xz has more than 1.0M, and is no minion"),
     ],
 )
-def test_what_is_not_a_minion_is_one_line_and_leaves_nothing(
-    cloud, root, site, monkeypatch, harm, why
+def test_a_file_that_is_no_minion_is_one_line_of_error_and_leaves_nothing(
+    cloud, root, site, monkeypatch, damage, reason
 ):
     monkeypatch.setattr(minionsource, "MOST_BYTES", 1 << 20)
-    harm(site / LAID_OUT, ONEDIR["aarch64"])
+    damage(site / SITE_FOLDER, ONEDIR["aarch64"])
 
-    with pytest.raises(MasterError, match=why) as error:
+    with pytest.raises(MasterError, match=reason) as error:
         fetch(cloud)
 
     assert "\n" not in str(error.value) and "image" not in str(error.value)
-    assert left(root) == []
+    assert paths_below(root) == []
 
 
 def test_a_failure_leaves_what_was_there_before(cloud, root, site):
     fetch(cloud, arch="x86_64")
-    before = left(root)
-    spoil_sum(site / LAID_OUT, ONEDIR["aarch64"])
+    before = paths_below(root)
+    write_wrong_sum(site / SITE_FOLDER, ONEDIR["aarch64"])
 
     with pytest.raises(MasterError, match="is not what its checksum says"):
         fetch(cloud)
 
-    assert left(root) == before
+    assert paths_below(root) == before
     assert [entry["arch"] for entry in index(root)["onedir"]] == ["x86_64"]
 
 
@@ -216,24 +222,24 @@ def test_a_server_that_leads_to_a_file_of_the_master_is_refused(cloud, root, add
     with pytest.raises(MasterError, match="cannot be fetched: the server leads to file, and"):
         fetch(cloud, source=f"{address}/elsewhere")
 
-    assert left(root) == []
+    assert paths_below(root) == []
 
 
 def test_a_server_that_is_not_there_is_one_line(cloud, root):
     with pytest.raises(MasterError, match="sha256 cannot be fetched: .*refused"):
         fetch(cloud, source="http://127.0.0.1:9")
 
-    assert left(root) == []
+    assert paths_below(root) == []
 
 
 def test_an_interruption_leaves_nothing_and_a_kill_what_the_next_call_removes(cloud, root, opts):
-    def stop(_stage, **_figures):
+    def interrupt(_stage, **_figures):
         raise KeyboardInterrupt
 
-    stopped = Cloud(opts=opts, settings=cloud.settings, progress=stop)
+    interrupted_cloud = Cloud(opts=opts, settings=cloud.settings, progress=interrupt)
     with pytest.raises(KeyboardInterrupt):
-        fetch(stopped)
-    assert left(root) == []
+        fetch(interrupted_cloud)
+    assert paths_below(root) == []
 
     fetch(cloud, arch="x86_64")
     folder = root / "salt-virt/minion"
@@ -243,18 +249,18 @@ def test_an_interruption_leaves_nothing_and_a_kill_what_the_next_call_removes(cl
     assert sorted(os.listdir(folder)) == sorted([*ONEDIR.values(), "index.json"])
 
 
-@pytest.mark.parametrize("below", ["", LAID_OUT])
-def test_a_folder_of_the_master_is_a_source_too(cloud, root, tmp_path, asked, below):
+@pytest.mark.parametrize("subfolder", ["", SITE_FOLDER])
+def test_a_folder_of_the_master_is_a_source_too(cloud, root, tmp_path, requested_paths, subfolder):
     folder = tmp_path / "stick"
-    put(folder / below, ONEDIR["x86_64"], XZ + b"of a folder")
+    put(folder / subfolder, ONEDIR["x86_64"], XZ + b"of a folder")
 
-    done = fetch(cloud, arch="x86_64", source=str(folder))
+    result = fetch(cloud, arch="x86_64", source=str(folder))
 
-    assert done["fetched"] == [ONEDIR["x86_64"]] and asked == []
+    assert result["fetched"] == [ONEDIR["x86_64"]] and requested_paths == []
     with pytest.raises(MasterError, match=r"arm64.tar.xz.sha256 cannot be read: No such file"):
         fetch(cloud, source=str(folder))
-    put(folder / below, ONEDIR["aarch64"], XZ)
-    spoil_sum(folder / below, ONEDIR["aarch64"])
+    put(folder / subfolder, ONEDIR["aarch64"], XZ)
+    write_wrong_sum(folder / subfolder, ONEDIR["aarch64"])
     with pytest.raises(MasterError, match="is not what its checksum says"):
         fetch(cloud, source=str(folder))
 
@@ -269,9 +275,9 @@ def test_a_pipe_in_a_folder_blocks_nothing(cloud, root, tmp_path):
         fetch(cloud, arch="x86_64", source=str(folder))
 
 
-def test_packages_come_with_what_a_folder_has_beside_them(cloud, root, tmp_path):
+def test_packages_are_published_with_others_in_their_folder(cloud, root, tmp_path):
     folder = tmp_path / "stick"
-    # As apt calls one whose version has an epoch.
+    # apt writes the name of a package with an epoch like this.
     epoch = "bsdutils_1%3a2.38_amd64.deb"
     for name in (*DEBS, "dctrl-tools_2.24_amd64.deb", "bsdmainutils_12_all.deb", epoch):
         put(folder, name, b"!<arch>\n" + name.encode())
@@ -281,14 +287,16 @@ def test_packages_come_with_what_a_folder_has_beside_them(cloud, root, tmp_path)
     fetch(cloud)
     fetch(cloud, kind="deb", arch="x86_64", source=str(folder))
 
-    found = minionpackages.read_index((root / "salt-virt/minion/index.json").read_text())
-    assert [one.file for one in found["deb"]] == [
+    index_read = minionpackages.read_index((root / "salt-virt/minion/index.json").read_text())
+    assert [entry.file for entry in index_read["deb"]] == [
         *DEBS,
         "bsdmainutils_12_all.deb",
         epoch,
         "dctrl-tools_2.24_amd64.deb",
     ]
-    assert {one.family for one in found["deb"]} == {"deb"} and len(found["onedir"]) == 2
+    assert {entry.family for entry in index_read["deb"]} == {"deb"} and len(
+        index_read["onedir"]
+    ) == 2
 
 
 def test_a_name_that_hosts_would_not_take_is_refused_before_it_is_in_the_index(
@@ -316,7 +324,7 @@ def test_an_index_that_cannot_be_read_is_not_written_over(cloud, root):
     assert path.read_text() == "{"
 
 
-def test_packages_of_the_site_are_where_salt_has_them(cloud, site, root):
+def test_packages_of_the_site_are_found_in_salts_folders(cloud, site, root):
     for name in DEBS:
         put(site / "saltproject-deb/pool", name, b"!<arch>\n")
     rpms = [f"salt-{VERSION}-0.aarch64.rpm", f"salt-minion-{VERSION}-0.aarch64.rpm"]
@@ -331,13 +339,13 @@ def test_packages_of_the_site_are_where_salt_has_them(cloud, site, root):
 def test_all_of_it_is_removed_again(cloud, root):
     fetch(cloud)
 
-    done = minionfiles.remove(cloud, "base", None)
+    result = minionfiles.remove(cloud, "base", None)
 
-    assert done["removed"] == sorted(ONEDIR.values()) and left(root) == []
+    assert result["removed"] == sorted(ONEDIR.values()) and paths_below(root) == []
     assert minionfiles.remove(cloud, "base", None) == {"folder": None, "removed": []}
 
 
-def test_a_file_server_without_folders_is_told_of_the_option(cloud, opts, tmp_path):
+def test_an_error_for_a_file_server_without_folders_names_the_option(cloud, opts, tmp_path):
     opts["fileserver_backend"] = ["git"]
     with pytest.raises(MasterError, match="has no folder of this machine .*give folder="):
         fetch(cloud)
@@ -353,7 +361,7 @@ def test_a_file_server_without_folders_is_told_of_the_option(cloud, opts, tmp_pa
     assert Path(fetch(cloud, folder=str(checkout))["folder"]) == checkout / "salt-virt/minion"
 
 
-def test_the_first_folder_that_can_be_written_to_is_taken(cloud, opts, root, tmp_path):
+def test_the_first_writable_folder_is_used(cloud, opts, root, tmp_path):
     (tmp_path / "file").write_text("no folder can be made here")
     opts["file_roots"] = {"base": [str(tmp_path / "file"), str(root)]}
 
@@ -364,7 +372,7 @@ def test_the_first_folder_that_can_be_written_to_is_taken(cloud, opts, root, tmp
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("arguments", "reason"),
     [
         (("exe", None, "x86_64", None), "kind: 'exe'; one of onedir, deb, rpm"),
         (("onedir", "3006", "x86_64", None), "version: '3006' is not a release"),
@@ -377,9 +385,9 @@ def test_the_first_folder_that_can_be_written_to_is_taken(cloud, opts, root, tmp
         (("onedir", VERSION, "x86_64", "/no/such"), "there is no folder /no/such on the master"),
     ],
 )
-def test_what_is_not_to_be_had_is_refused(cloud, given, why):
-    with pytest.raises(BadArgument, match=why):
-        minionfiles.from_call(cloud, *given)
+def test_a_wrong_argument_is_refused(cloud, arguments, reason):
+    with pytest.raises(BadArgument, match=reason):
+        minionfiles.from_call(cloud, *arguments)
 
 
 def test_a_processor_that_is_named_twice_counts_once(cloud):

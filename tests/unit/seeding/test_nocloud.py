@@ -1,4 +1,4 @@
-"""Seeding: the seed is what cloud-init reads, and the private key is nowhere else."""
+"""Seeding: cloud-init reads the seed, and the private key is in no other place."""
 
 import io
 import json
@@ -23,16 +23,16 @@ from saltvirt.vm.spec import deployment
 PUBLIC, PRIVATE = keypairs.named("a guest")
 
 
-def identity(**change):
+def identity(**fields):
     """Return a guest's identity."""
-    usual = {
+    defaults = {
         "id": "centos1.example.org",
         "master_key": "MASTER KEY\n",
         "config": {"id": "centos1.example.org", "master": "10.0.0.1"},
         "public_key": PUBLIC,
         "private_key": PRIVATE,
     }
-    return Identity(**{**usual, **change})
+    return Identity(**{**defaults, **fields})
 
 
 @pytest.fixture
@@ -45,16 +45,16 @@ def seed(tmp_path):
 
 
 def read(path, names=("meta-data", "user-data")):
-    """Return the files of a seed as cloud-init finds them."""
+    """Return the files of a seed under the names that cloud-init looks for."""
     iso = pycdlib.PyCdlib()
     iso.open(str(path))
-    out = {"label": iso.pvd.volume_identifier.decode().strip()}
+    files = {"label": iso.pvd.volume_identifier.decode().strip()}
     for name in names:
         text = io.BytesIO()
         iso.get_file_from_iso_fp(text, rr_path=f"/{name}")
-        out[name] = text.getvalue().decode()
+        files[name] = text.getvalue().decode()
     iso.close()
-    return out
+    return files
 
 
 def test_cloud_init_finds_its_files_under_their_names(seed):
@@ -81,7 +81,7 @@ def test_the_private_key_is_behind_the_file_system_and_nowhere_in_it(seed):
 def test_the_guests_script_takes_the_key_and_wipes_it(seed, tmp_path):
     script = yaml.safe_load(read(seed)["user-data"])["bootcmd"][0][-1]
     root = tmp_path / "etc-salt"
-    # The guest's own paths, moved below a folder; blkid is the guest's business.
+    # The guest's paths are moved below a folder; blkid finds no seed outside a guest.
     script = script.replace("/etc/salt", str(root))
     script = script.replace("$(blkid -L cidata 2>/dev/null || findfs LABEL=cidata)", str(seed))
     script = script.split("if command -v salt-minion")[0]
@@ -107,9 +107,9 @@ def test_the_guests_script_takes_the_key_and_wipes_it(seed, tmp_path):
 @pytest.mark.parametrize("is_cut_off", [False, True])
 def test_a_guest_gives_up_its_images_key_once(tmp_path, is_clone, is_cut_off):
     path, root = tmp_path / "seed.iso", tmp_path / "etc"
-    given = {} if is_clone else {"private_key": None, "public_key": None}
-    who = identity(is_another=is_clone, **given)
-    path.write_bytes(nocloud.content(who, "i-1", install=False))
+    keys = {} if is_clone else {"private_key": None, "public_key": None}
+    guest_identity = identity(is_another=is_clone, **keys)
+    path.write_bytes(nocloud.content(guest_identity, "i-1", install=False))
     script = yaml.safe_load(read(path)["user-data"])["bootcmd"][0][-1]
     script = script.split("if command -v salt-minion")[0].replace("/etc/", f"{root}/")
     script = script.replace("/var/lib/dbus", str(root)).replace("systemd-machine-id-setup", "none")
@@ -122,7 +122,7 @@ def test_a_guest_gives_up_its_images_key_once(tmp_path, is_clone, is_cut_off):
     for text in (script.split("umask 022\nmkdir")[0] if is_cut_off else script, script):
         subprocess.run(["sh", "-c", text], check=True)
 
-    # Of a guest that is given none, the minion makes one.
+    # For a guest without a given key, the minion makes one.
     assert key.read_text() == PRIVATE if is_clone else not key.exists()
     key.unlink(missing_ok=True)
     key.write_text("the guest's own")
@@ -133,33 +133,33 @@ def test_a_guest_gives_up_its_images_key_once(tmp_path, is_clone, is_cut_off):
 def test_values_of_a_user_cannot_become_shell(tmp_path):
     evil = "'; touch /tmp/owned; echo '$(id)`id`"
     path = tmp_path / "seed.iso"
-    who = identity(config={"id": "x", "note": evil})
-    path.write_bytes(nocloud.content(who, "i-1", install=False))
+    guest_identity = identity(config={"id": "x", "note": evil})
+    path.write_bytes(nocloud.content(guest_identity, "i-1", install=False))
     script = yaml.safe_load(read(path)["user-data"])["bootcmd"][0][-1]
 
     writes = script[script.index("printf '%s' 'id") :].split(" >/etc/salt")[0]
-    done = subprocess.run(["sh", "-c", writes], capture_output=True, text=True, check=True)
+    process = subprocess.run(["sh", "-c", writes], capture_output=True, text=True, check=True)
 
-    assert yaml.safe_load(done.stdout)["note"] == evil
+    assert yaml.safe_load(process.stdout)["note"] == evil
 
 
 def test_without_keys_the_region_is_empty_and_the_script_still_works(tmp_path):
     path = tmp_path / "seed.iso"
-    who = identity(private_key=None, public_key=None)
-    path.write_bytes(nocloud.content(who, "i-1", install=False))
+    guest_identity = identity(private_key=None, public_key=None)
+    path.write_bytes(nocloud.content(guest_identity, "i-1", install=False))
 
     assert path.read_bytes()[-firstboot.SECRET_BYTES :] == bytes(firstboot.SECRET_BYTES)
     assert "runcmd" not in yaml.safe_load(read(path)["user-data"])
 
 
-def test_a_seed_is_its_owners_alone(tmp_path):
+def test_only_its_owner_may_read_a_seed(tmp_path):
     path = tmp_path / "seed.qcow2"
     nocloud.build(path, identity(), "i-1", install=True)
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_what_is_sealed_opens_only_for_its_minion():
+def test_only_its_minion_can_unseal_a_secret():
     other_public, other_private = keypair.generate()
 
     text = keypair.seal("the secret", PUBLIC)
@@ -200,7 +200,7 @@ def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("public", "private", "why"),
+    ("public", "private", "reason"),
     [
         (PUBLIC, None, "go together"),
         ("nonsense", "nonsense", "not a PEM key"),
@@ -209,84 +209,88 @@ def test_a_key_pair_comes_from_text_files_or_the_master(tmp_path):
         ("/missing.pub", "/missing.pem", "pub_key /missing.pub|priv_key /missing.pem"),
     ],
 )
-def test_a_key_pair_that_cannot_work_is_refused_before_the_vm_exists(public, private, why):
-    with pytest.raises(SeedError, match=why):
+def test_a_key_pair_that_cannot_work_is_refused_before_the_vm_exists(public, private, reason):
+    with pytest.raises(SeedError, match=reason):
         identities.read_key_pair(public, private, "/nowhere")
 
 
-def prepared(opts=None, settings=None, functions=(), **given):
+def prepare(opts=None, settings=None, functions=(), **options):
     """Prepare the identity of a call."""
     host = settings or HostSettings()
     context = Context(settings=host, opts=opts or {"master": "10.0.0.1"}, functions=functions)
     return identities.prepare(
-        context, deployment(host, "vm1", 1, 128, {"image": "/x.img", **given})
+        context, deployment(host, "vm1", 1, 128, {"image": "/x.img", **options})
     )
 
 
-def test_the_guest_gets_the_hypervisors_master_unless_told_otherwise():
-    other = HostSettings(seed={"master": "203.0.113.9", "config": {"log_level": "info"}})
+def test_the_guest_gets_the_hypervisors_master_by_default():
+    seed_settings = HostSettings(seed={"master": "203.0.113.9", "config": {"log_level": "info"}})
 
-    assert prepared().config == {"master": "10.0.0.1", "id": "vm1"}
-    assert prepared(settings=other).config["master"] == "203.0.113.9"
-    assert prepared(settings=other).config["log_level"] == "info"
-    assert prepared(config={"master": "m2"}).config["master"] == "m2"
-    assert prepared({"master": "m", "master_port": 5506}).config["master_port"] == 5506
+    assert prepare().config == {"master": "10.0.0.1", "id": "vm1"}
+    assert prepare(settings=seed_settings).config["master"] == "203.0.113.9"
+    assert prepare(settings=seed_settings).config["log_level"] == "info"
+    assert prepare(config={"master": "m2"}).config["master"] == "m2"
+    assert prepare({"master": "m", "master_port": 5506}).config["master_port"] == 5506
 
 
 @pytest.mark.parametrize("master", ["localhost", "127.0.0.1", None])
 def test_a_master_no_guest_can_reach_is_refused(master):
     with pytest.raises(SeedError, match="virt:seed:master"):
-        prepared({"master": master, "id": "h"})
+        prepare({"master": master, "id": "h"})
 
 
-def test_an_identity_shows_nothing_secret_where_it_is_printed():
-    told = {"user_data": {"password": "hunter2"}, "config": {"token": "hunter2"}}
+def test_the_text_of_an_identity_has_nothing_secret():
+    secrets = {"user_data": {"password": "hunter2"}, "config": {"token": "hunter2"}}
 
-    who = prepared(pub_key=PUBLIC, priv_key=PRIVATE, **told)
+    guest_identity = prepare(pub_key=PUBLIC, priv_key=PRIVATE, **secrets)
 
-    assert who.private_key == PRIVATE and who.config["token"] == "hunter2"
-    assert PRIVATE[40:80] not in repr(who) and "hunter2" not in repr(who)
+    assert guest_identity.private_key == PRIVATE and guest_identity.config["token"] == "hunter2"
+    assert PRIVATE[40:80] not in repr(guest_identity) and "hunter2" not in repr(guest_identity)
 
 
 def test_no_seed_without_an_image_or_when_it_is_not_wanted():
-    assert prepared(seed=False) is None
+    assert prepare(seed=False) is None
     with pytest.raises(BadArgument, match="nothing to seed"):
-        prepared(seed=False, pub_key="x", priv_key="y")
+        prepare(seed=False, pub_key="x", priv_key="y")
 
 
 def test_another_seed_command_must_exist():
     with pytest.raises(BadArgument, match=r"no function 'my\.seed'"):
-        prepared(seed_cmd="my.seed")
+        prepare(seed_cmd="my.seed")
 
 
-def test_another_seed_command_gets_files_that_are_gone_afterwards():
-    seen = {}
+def test_another_seed_command_gets_temporary_files():
+    call_values = {}
 
-    def command(path, **given):
-        seen.update(given, path=path, text=Path(given["priv_key"]).read_text())
+    def command(path, **options):
+        call_values.update(options, path=path, text=Path(options["priv_key"]).read_text())
 
     functions = {"my.seed": command}
     context = Context(settings=HostSettings(), opts={"master": "m"}, functions=functions)
-    given = {"image": "/x", "seed_cmd": "my.seed", "pub_key": PUBLIC, "priv_key": PRIVATE}
-    call = deployment(HostSettings(), "vm1", 1, 128, given)
-    who = identities.prepare(context, call)
-    write.run_command(context, "my.seed", who, "/disk", install=True)
+    options = {"image": "/x", "seed_cmd": "my.seed", "pub_key": PUBLIC, "priv_key": PRIVATE}
+    call = deployment(HostSettings(), "vm1", 1, 128, options)
+    guest_identity = identities.prepare(context, call)
+    write.run_command(context, "my.seed", guest_identity, "/disk", install=True)
 
-    assert (seen["path"], seen["id_"], seen["text"]) == ("/disk", "vm1", PRIVATE)
-    assert not Path(seen["priv_key"]).exists()
+    assert (call_values["path"], call_values["id_"], call_values["text"]) == (
+        "/disk",
+        "vm1",
+        PRIVATE,
+    )
+    assert not Path(call_values["priv_key"]).exists()
 
 
-def test_a_seed_command_that_says_false_has_failed():
-    functions = {"my.seed": lambda *_args, **_given: False}
+def test_a_seed_command_that_returns_false_has_failed():
+    functions = {"my.seed": lambda *_args, **_options: False}
     context = Context(settings=HostSettings(), opts={"master": "m"}, functions=functions)
     call = deployment(HostSettings(), "vm1", 1, 128, {"image": "/x", "seed_cmd": "my.seed"})
-    who = identities.prepare(context, call)
+    guest_identity = identities.prepare(context, call)
 
     with pytest.raises(SeedError, match="could not seed /disk"):
-        write.run_command(context, "my.seed", who, "/disk", install=True)
+        write.run_command(context, "my.seed", guest_identity, "/disk", install=True)
 
 
-def test_more_of_cloud_init_is_merged_into_ours():
+def test_further_cloud_config_is_merged_into_ours():
     profile = {"packages": ["vim"], "users": ["default"], "write_files": [{"path": "/a"}]}
     text = "#cloud-config\npackages: [git]\nruncmd: [[ls]]\nbootcmd:\n"
     call = cloudconfig.mapping("user_data", text)
@@ -299,7 +303,7 @@ def test_more_of_cloud_init_is_merged_into_ours():
 
 
 @pytest.mark.parametrize(
-    ("value", "why"),
+    ("value", "reason"),
     [
         ("#!/bin/sh\nls", "a script goes under its 'runcmd'"),
         (["x"], "is neither a mapping"),
@@ -309,8 +313,8 @@ def test_more_of_cloud_init_is_merged_into_ours():
         ({"ssh_authorized_keys": "ssh-ed25519 A"}, "'ssh_authorized_keys' is not a list"),
     ],
 )
-def test_what_cloud_init_could_not_take_is_refused(value, why):
-    with pytest.raises(BadArgument, match=why):
+def test_user_data_that_cloud_init_could_not_take_is_refused(value, reason):
+    with pytest.raises(BadArgument, match=reason):
         cloudconfig.mapping("user_data", value)
 
 
@@ -331,10 +335,10 @@ def test_a_network_configuration_finds_nics_by_their_mac():
         {"name": "eth2", "bridge": "br0"},
     ]
 
-    told = cloudconfig.network(profiles.nics("web1", {}, None, interfaces))
+    network = cloudconfig.network(profiles.nics("web1", {}, None, interfaces))
 
-    assert told["version"] == 1
-    first, second = told["config"]
+    assert network["version"] == 1
+    first, second = network["config"]
     assert first["name"] == "eth0" and len(first["mac_address"]) == 17
     assert first["subnets"] == [{"type": "dhcp4"}]
     assert second == {
@@ -356,7 +360,7 @@ def test_a_network_configuration_finds_nics_by_their_mac():
 
 
 @pytest.mark.parametrize(
-    ("guest_", "why"),
+    ("guest_config", "reason"),
     [
         ("static", "dhcp, or"),
         ({"adresses": []}, "did you mean 'addresses'"),
@@ -364,12 +368,12 @@ def test_a_network_configuration_finds_nics_by_their_mac():
         ({"gateway": "10.0.0.1"}, "a gateway needs addresses"),
     ],
 )
-def test_a_guests_part_of_an_interface_is_checked(guest_, why):
-    with pytest.raises(BadArgument, match=why):
-        profiles.nics("web1", {}, None, [{"name": "eth0", "bridge": "br0", "guest": guest_}])
+def test_a_guests_part_of_an_interface_is_checked(guest_config, reason):
+    with pytest.raises(BadArgument, match=reason):
+        profiles.nics("web1", {}, None, [{"name": "eth0", "bridge": "br0", "guest": guest_config}])
 
 
-def test_what_is_said_beside_the_identity_is_in_the_seed(tmp_path):
+def test_the_seed_has_cloud_config_beside_the_identity(tmp_path):
     cloud = CloudInit(
         user_data=({"packages": ["vim"]},),
         vendor_data={"locale": "C.UTF-8"},
@@ -385,11 +389,11 @@ def test_what_is_said_beside_the_identity_is_in_the_seed(tmp_path):
     assert json.loads(files["network-config"])["version"] == 2
 
 
-def test_what_only_yaml_can_say_is_in_the_seed_too(tmp_path):
+def test_the_seed_has_values_that_only_yaml_can_express(tmp_path):
     text = "#cloud-config\na: 2032-09-01\nb: [{content: !!binary AAE=}]\n"
     cloud = CloudInit(user_data=(cloudconfig.mapping("user_data", text),))
     path = tmp_path / "seed.iso"
     path.write_bytes(nocloud.content(identity(cloud_init=cloud), "i-1", install=False))
 
-    found, wanted = yaml.safe_load(read(path)["user-data"]), yaml.safe_load(text)
-    assert found == {**found, **wanted} and "set -eu\n" in found["bootcmd"][0][-1]
+    user_data, given_data = yaml.safe_load(read(path)["user-data"]), yaml.safe_load(text)
+    assert user_data == {**user_data, **given_data} and "set -eu\n" in user_data["bootcmd"][0][-1]

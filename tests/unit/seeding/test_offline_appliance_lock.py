@@ -1,4 +1,4 @@
-"""Nobody but root can have the appliance's builder wait."""
+"""Only root can delay the build of the appliance."""
 
 import subprocess
 
@@ -28,5 +28,5 @@ def test_no_user_of_the_host_keeps_it_from_building_the_appliance(tmp_path, monk
 
     with another_user_holds(cache):
         assert ends(build)
-    # Its lock is one that everybody may read.
+    # supermin's own lock can be held by any user that can read it, so it is not used.
     assert not any("--lock" in argv for argv in argvs)

@@ -1,4 +1,4 @@
-"""Whom the appliance's user reaches when it has a network: nft's text, and what the kernel does."""
+"""The network of the appliance's user: the text of nft's rules, and what the kernel does."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ LISTED = json.dumps(
         {"ifname": "eth2"},
     ]
 )
-# In a network of its own: eth0 is 10.77.2.9/16, and all else goes to 10.77.0.1, which is not there.
+# In a network namespace: eth0 is 10.77.2.9/16; the default gateway 10.77.0.1 does not exist.
 KERNEL = """
 set -e
 ip link set lo up
@@ -63,7 +63,7 @@ print(json.dumps(dict(before=dict(zip(hosts, before)), after={{h: attempt(h) for
 """
 
 
-def test_names_are_asked_for_and_nothing_else_goes_to_this_hosts_networks():
+def test_name_servers_are_allowed_and_nothing_else_in_this_hosts_networks():
     text = barrier.rules(
         [990, 991], [*barrier.own_networks(LISTED), "192.0.2.7"], ["127.0.0.53", "2001:db8::1"]
     )
@@ -93,7 +93,7 @@ def test_a_host_without_name_servers_has_rules_too():
     assert "dport 53" not in text and 'oif "lo" reject' in text
 
 
-def test_what_is_on_a_link_is_what_has_no_gateway():
+def test_a_route_without_a_gateway_is_on_a_link():
     routes = [
         {"dst": "default", "gateway": "10.0.0.1", "dev": "eth0"},
         {"dst": "default", "dev": "ppp0", "scope": "link"},
@@ -115,25 +115,25 @@ def test_name_servers_are_read_from_resolv_conf():
 
 
 @pytest.fixture
-def seen():
-    """Return what that user, and root, reach on a host with the rules."""
-    who = applianceuser.there()
+def reached():
+    """Return which addresses that user and root reach on a host with the rules."""
+    user = applianceuser.there()
     utils = barrier.__file__.rpartition("/saltvirt/")[0]
-    argv = ["unshare", "--net", "sh", "-c", KERNEL.format(utils=utils), "sh", str(who.uid)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stderr.strip() == "1", "loaded twice, there is one table"
-    return json.loads(done.stdout)
+    argv = ["unshare", "--net", "sh", "-c", KERNEL.format(utils=utils), "sh", str(user.uid)]
+    process = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert process.returncode == 0, process.stderr[-2000:]
+    assert process.stderr.strip() == "1", "loaded twice, there is one table"
+    return json.loads(process.stdout)
 
 
 @pytest.mark.slow
-def test_the_user_reaches_the_world_and_neither_this_host_nor_its_networks(seen):
-    assert seen["before"]["127.0.0.1"] == "reached"
-    assert seen["before"]["192.0.2.7"] == seen["before"]["198.51.100.1"] == "sent"
-    # On its links, though no address of the host says so.
-    assert seen["before"]["10.78.9.9"] == "sent"
-    assert seen["after"].pop("198.51.100.1") == "sent"
-    assert set(seen["after"].values()) <= {"Connection refused", "No route to host"}, seen
+def test_the_user_reaches_the_internet_and_neither_this_host_nor_its_networks(reached):
+    assert reached["before"]["127.0.0.1"] == "reached"
+    assert reached["before"]["192.0.2.7"] == reached["before"]["198.51.100.1"] == "sent"
+    # A network on its link is reached, even without an address of the host in it.
+    assert reached["before"]["10.78.9.9"] == "sent"
+    assert reached["after"].pop("198.51.100.1") == "sent"
+    assert set(reached["after"].values()) <= {"Connection refused", "No route to host"}, reached
 
 
 def test_without_nft_or_with_one_that_fails_there_is_no_network(tmp_path, monkeypatch):

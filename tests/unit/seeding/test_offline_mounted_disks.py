@@ -1,4 +1,4 @@
-"""The place of the QEMU of a mount, for real, with a program in QEMU's place."""
+"""The real confinement of a mount's QEMU, with a program in QEMU's place."""
 
 import errno
 import json
@@ -18,7 +18,7 @@ sys.path.insert(0, sys.argv[1])
 import mounting
 mounting.become_qemu(sys.argv[2], json.loads(sys.argv[3]))
 """
-# What whoever has taken QEMU over tries.
+# What an attacker who controls QEMU tries.
 TRIES = """
 import json, os, sys
 work, secret = sys.argv[1:]
@@ -40,7 +40,7 @@ json.dump(out, sys.stdout)
 """
 
 
-# What QEMU gets told that writes more than there is room for.
+# QEMU writes more than its limit.
 GROWS = """
 import os, sys
 disk = os.open(sys.argv[1], os.O_RDWR)
@@ -62,20 +62,20 @@ sys.exit(mounting.mount(json.loads(sys.argv[2])))
 
 @pytest.fixture
 def become(tmp_path):
-    """Return a function: have what is to be QEMU do something with a disk; its output."""
-    who, folder, disk = applianceuser.there(), tmp_path / "job", tmp_path / "disk"
+    """A function that runs a program in QEMU's place, with a disk; it returns the output."""
+    user, folder, disk = applianceuser.there(), tmp_path / "job", tmp_path / "disk"
     (folder / "work").mkdir(mode=0o700, parents=True)
     disk.touch()
-    os.chown(disk, who.uid, -1)
+    os.chown(disk, user.uid, -1)
 
-    def become(program, *words, **more):
-        confined_to = {"uid": who.uid, "gid": who.gid, "folder": str(folder)}
+    def become(program, *words, **job_options):
+        confined_to = {"uid": user.uid, "gid": user.gid, "folder": str(folder)}
         job = {"path": str(disk), "is_read": True, "most_bytes": None, "confined": confined_to}
         job["qemu"] = "/usr/bin/python3"
-        (folder / "job").write_text(json.dumps({**job, **more}))
-        told = [str(WORKER), str(folder / "job"), json.dumps(["-c", program, *words])]
+        (folder / "job").write_text(json.dumps({**job, **job_options}))
+        arguments = [str(WORKER), str(folder / "job"), json.dumps(["-c", program, *words])]
         return subprocess.run(
-            [sys.executable, "-c", BECOME, *told],
+            [sys.executable, "-c", BECOME, *arguments],
             capture_output=True,
             text=True,
             check=True,
@@ -87,34 +87,37 @@ def become(tmp_path):
 
 
 def test_no_link_can_be_put_where_guestmount_writes_as_root(become):
-    """From 1.50 on libguestfs writes what is in a folder to a file of its own, by its path."""
-    made = become.folder / "work/libguestfsAbCdEf"
-    made.mkdir()
-    (made / "overlay1.qcow2").write_text("an overlay")
-    (made / "overlay1.qcow2").chmod(0o600)
+    """Libguestfs from 1.50 on writes the content of a folder to a file there, by its path."""
+    folder = become.folder / "work/libguestfsAbCdEf"
+    folder.mkdir()
+    (folder / "overlay1.qcow2").write_text("an overlay")
+    (folder / "overlay1.qcow2").chmod(0o600)
 
-    said = json.loads(become(TRIES, str(become.folder / "work"), "/etc/hostname"))
+    outcomes = json.loads(become(TRIES, str(become.folder / "work"), "/etc/hostname"))
 
-    assert {name for name, what in said.items() if what == "done"} == {"its overlay", "a place"}
+    assert {name for name, outcome in outcomes.items() if outcome == "done"} == {
+        "its overlay",
+        "a place",
+    }
 
 
-def test_a_disk_that_is_written_to_grows_as_far_as_it_may_and_qemu_goes_on(become):
-    said = become(GROWS, str(become.disk), is_read=False, most_bytes=4096)
+def test_a_writable_disk_grows_up_to_its_limit_and_qemu_goes_on(become):
+    output = become(GROWS, str(become.disk), is_read=False, most_bytes=4096)
 
-    assert said.splitlines() == ["4096", f"OSError {errno.EFBIG}"]
+    assert output.splitlines() == ["4096", f"OSError {errno.EFBIG}"]
     assert become.disk.stat().st_size == 4096
 
 
-def test_guestmounts_own_files_do_not_grow_as_an_appliance_likes(tmp_path):
-    says = "import resource; print(resource.getrlimit(resource.RLIMIT_FSIZE))"
-    job = {"confined": {"folder": str(tmp_path)}, "argv": [sys.executable, "-c", says]}
+def test_guestmounts_own_files_have_a_fixed_limit(tmp_path):
+    script = "import resource; print(resource.getrlimit(resource.RLIMIT_FSIZE))"
+    job = {"confined": {"folder": str(tmp_path)}, "argv": [sys.executable, "-c", script]}
 
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", MOUNTS, str(WORKER), json.dumps(job)],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
 
-    # QEMU, which it starts, may have another.
-    assert said.strip() == str((1 << 30, -1))
+    # QEMU, which guestmount starts, may have another limit.
+    assert output.strip() == str((1 << 30, -1))

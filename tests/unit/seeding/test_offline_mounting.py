@@ -1,4 +1,4 @@
-"""Mounting for whoever asks, and making images: what is refused; the rest is in tests/cloud."""
+"""Mounting for any caller, and making images: what is refused; the rest is in tests/cloud."""
 
 import fcntl
 import importlib.util
@@ -19,8 +19,8 @@ from saltvirt.seeding.offline import guestmount, hostmount, lending
 MODULES = Path(__file__).resolve().parents[3] / "_modules"
 
 
-def loaded(name):
-    """Load one of our execution modules without a minion."""
+def load_module(name):
+    """Load an execution module of this project without a minion."""
     spec = importlib.util.spec_from_file_location(f"loaded_{name}", MODULES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     module.__opts__, module.__pillar__, module.__grains__ = {}, {}, {}
@@ -29,18 +29,18 @@ def loaded(name):
 
 
 @pytest.mark.parametrize("mounted", [{"/": "/dev/sda"}, {"/x": "/dev/nbd0; rm"}, {"/x": None}])
-def test_only_what_was_mounted_through_nbd_is_taken_away(mounted):
+def test_only_a_device_of_nbd_is_cleared(mounted):
     with pytest.raises(BadArgument, match="is not an nbd device"):
         hostmount.clear(mounted)
 
 
 @pytest.mark.parametrize("seed", [{}, {"allow_host_mount": False}, {"allow_host_mount": "yes"}])
-def test_this_hosts_kernel_mounts_nothing_unless_that_was_allowed(seed):
+def test_this_hosts_kernel_mounts_nothing_unless_allowed(seed):
     with pytest.raises(SeedError, match="set virt:seed:allow_host_mount: True"):
         seedchoice.refuse_host_mount(HostSettings(seed=seed))
 
 
-def test_nothing_is_mounted_over_what_is_there(tmp_path):
+def test_nothing_is_mounted_over_existing_files(tmp_path):
     (tmp_path / "root").mkdir()
     (tmp_path / "root/file").write_text("")
     settings = HostSettings(state_dir=str(tmp_path / "state"))
@@ -53,10 +53,10 @@ def test_nothing_is_mounted_over_what_is_there(tmp_path):
         guestmount.umount(settings, str(tmp_path / "root"))
 
 
-def test_only_what_was_mounted_of_a_guest_is_unmounted_and_nothing_is_mounted_over_it(tmp_path):
+def test_only_a_guests_mount_is_unmounted_and_nothing_is_mounted_over_another(tmp_path):
     settings = HostSettings(state_dir=str(tmp_path / "state"))
 
-    # Whatever serves that is not asked, as it may never answer; a link leads to the same place.
+    # Its file system is not asked, as it may never answer; a link leads to the same place.
     (tmp_path / "link").symlink_to("/proc")
     for name in ("/proc", str(tmp_path / "link")):
         with pytest.raises(BadArgument, match="is proc, and not a guest's disk"):
@@ -66,39 +66,39 @@ def test_only_what_was_mounted_of_a_guest_is_unmounted_and_nothing_is_mounted_ov
 
 
 @pytest.mark.parametrize(
-    ("at", "owner", "mode"), [("a/root", 4711, 0o755), ("a", 4711, 0o755), ("a", 0, 0o775)]
+    ("subfolder", "owner", "mode"), [("a/root", 4711, 0o755), ("a", 4711, 0o755), ("a", 0, 0o775)]
 )
-def test_nothing_is_mounted_where_others_could_put_a_link(tmp_path, at, owner, mode):
-    # Whoever can could have a guest's files be those of, say, /etc/cron.d.
+def test_nothing_is_mounted_where_others_could_put_a_link(tmp_path, subfolder, owner, mode):
+    # Such a user could redirect the guest's files to, say, /etc/cron.d.
     (tmp_path / "a/root").mkdir(parents=True)
-    os.chown(tmp_path / at, owner, -1)
-    (tmp_path / at).chmod(mode)
+    os.chown(tmp_path / subfolder, owner, -1)
+    (tmp_path / subfolder).chmod(mode)
     applianceuser.there()
     settings = HostSettings(state_dir=str(tmp_path / "state"))
 
-    with pytest.raises(StorageError, match=f"{tmp_path / at} is not root's alone"):
+    with pytest.raises(StorageError, match=f"{tmp_path / subfolder} is not root's alone"):
         guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(tmp_path / "a/root"))
-    (tmp_path / at).chmod(0o1777)
+    (tmp_path / subfolder).chmod(0o1777)
     if owner == 0:
         with pytest.raises(SeedError, match="/x.qcow2 cannot be opened"):
             guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(tmp_path / "a/root"))
 
 
-def test_a_device_is_not_locked_where_everybody_may_write(tmp_path, monkeypatch):
-    """Whoever may write there could have root empty a file, wait for ever, or find no device."""
+def test_a_device_is_not_locked_in_a_world_writable_folder(tmp_path, monkeypatch):
+    """In such a folder any user could make root empty a file, wait forever, or find no device."""
     monkeypatch.setattr(hostmount.nbd, "_devices", lambda: [tmp_path / "nbd4711"])
-    file, planted = tmp_path / "file", Path("/run/lock/salt-virt-nbd4711")
-    planted.parent.mkdir(exist_ok=True)
+    file, planted_link = tmp_path / "file", Path("/run/lock/salt-virt-nbd4711")
+    planted_link.parent.mkdir(exist_ok=True)
     file.write_text("of the host")
-    planted.symlink_to(file)
+    planted_link.symlink_to(file)
 
     try:
-        with hostmount.nbd.free() as device, open(file) as theirs:
-            fcntl.flock(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with hostmount.nbd.free() as device, open(file) as opened_file:
+            fcntl.flock(opened_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             assert device == "/dev/nbd4711"
         assert file.read_text() == "of the host"
     finally:
-        planted.unlink()
+        planted_link.unlink()
         (hostmount.nbd.LOCKS / "nbd4711.lock").unlink()
 
 
@@ -108,14 +108,14 @@ def test_a_device_that_another_job_has_is_not_free(tmp_path, monkeypatch):
 
     with hostmount.nbd.free() as first, hostmount.nbd.free() as second:
         assert (first, second) == ("/dev/nbd1", "/dev/nbd2")
-        # Who may read it may hold it.
+        # A user that may read the lock may hold it.
         assert (tmp_path / "locks/nbd1.lock").stat().st_mode & 0o077 == 0
         with pytest.raises(hostmount.nbd.Unusable, match="in use"), hostmount.nbd.free():
             pass
 
 
 def test_this_hosts_kernel_mounts_nothing_where_others_could_put_a_link(tmp_path, monkeypatch):
-    """Played: this machine's kernel has no nbd."""
+    """The kernel's nbd is replaced: this machine has none."""
     monkeypatch.setattr(hostmount.nbd, "parts", lambda device: [device])
     monkeypatch.setattr(Path, "is_block_device", lambda _path: True)
     monkeypatch.setattr(hostmount, "run", lambda *_words: pytest.fail("it was mounted"))
@@ -127,28 +127,32 @@ def test_this_hosts_kernel_mounts_nothing_where_others_could_put_a_link(tmp_path
             hostmount.mount_device(HostSettings(), "/dev/nbd0", str(root))
 
 
-def test_nothing_is_mounted_where_others_have_put_something_just_now(tmp_path, monkeypatch):
-    """In /tmp somebody may be quicker: played, as nobody is so at will."""
+def test_nothing_is_mounted_where_others_put_a_link_during_the_check(tmp_path, monkeypatch):
+    """Another user may be quicker in /tmp; the race is replaced, as no user wins it at will."""
     settings = HostSettings(state_dir=str(tmp_path / "state"))
-    refuse, folder, free = hostmount.refuse_others, tmp_path / "tmp/a/b", tmp_path / "empty"
+    refuse, mount_point, empty_folder = (
+        hostmount.refuse_others,
+        tmp_path / "tmp/a/b",
+        tmp_path / "empty",
+    )
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp").chmod(0o1777)
-    free.mkdir()
+    empty_folder.mkdir()
 
-    def refuse_and_be_late(asked):
-        refuse(asked)
+    def refuse_and_be_late(path):
+        refuse(path)
         if not (tmp_path / "tmp/a").is_symlink():
-            (tmp_path / "tmp/a").symlink_to(free)
+            (tmp_path / "tmp/a").symlink_to(empty_folder)
 
     monkeypatch.setattr(hostmount, "refuse_others", refuse_and_be_late)
 
     with pytest.raises(StorageError, match="tmp/a is not root's alone"):
-        guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(folder))
+        guestmount.mount(settings, "/x.qcow2", "qcow2", "rw", str(mount_point))
 
 
 @pytest.fixture
 def before_the_power_failed(tmp_path):
-    """A disk that was mounted, of which the kernel has forgotten all."""
+    """A disk that was mounted before a crash; the kernel does not know the mount any more."""
     disk = tmp_path / "disk"
     disk.write_text("a disk")
     account = applianceuser.there()
@@ -156,16 +160,16 @@ def before_the_power_failed(tmp_path):
     lent = lending.lend(handle, str(disk), account, is_read=False)
     os.close(handle)
     folder = str(tmp_path / "state/appliances/1")
-    known = {"user": account.name, "uid": account.uid, "gid": account.gid}
+    account_facts = {"user": account.name, "uid": account.uid, "gid": account.gid}
     settings = HostSettings(state_dir=str(tmp_path / "state"))
     record = guestmount._record_path(settings, tmp_path / "root")
     record.parent.mkdir(parents=True)
-    record.write_text(json.dumps({**known, "folder": folder, "lent": lent}))
+    record.write_text(json.dumps({**account_facts, "folder": folder, "lent": lent}))
     yield settings, disk, record
     assert disk.stat().st_uid == 0 and not record.exists()
 
 
-def test_a_mount_gives_back_what_was_mounted_there_before_its_host_went_down(
+def test_a_mount_gives_back_the_disk_of_an_earlier_mount_before_a_crash(
     tmp_path, before_the_power_failed
 ):
     settings, _disk, _record = before_the_power_failed
@@ -174,7 +178,7 @@ def test_a_mount_gives_back_what_was_mounted_there_before_its_host_went_down(
         guestmount.mount(settings, "/no", "raw", "rw", str(tmp_path / "root"))
 
 
-def test_a_disk_grows_by_what_vms_do_not_need_and_none_is_written_to_without_that(tmp_path):
+def test_a_disk_grows_into_space_that_vms_do_not_need_and_without_any_it_is_refused(tmp_path):
     disk = tmp_path / "disk"
     applianceuser.there()
     disk.write_bytes(bytes(4096))
@@ -182,15 +186,15 @@ def test_a_disk_grows_by_what_vms_do_not_need_and_none_is_written_to_without_tha
         lending.open_disk(str(disk)),
         HostSettings(image_max_gib=1, disk_reserve_mib=1),
     )
-    left = min(1 << 30, writelimit.read_space(disk)[1] - (1 << 20))
+    free_bytes = min(1 << 30, writelimit.read_space(disk)[1] - (1 << 20))
 
-    most = guestmount._most_bytes(settings, str(disk), handle)
+    most_bytes = guestmount._most_bytes(settings, str(disk), handle)
 
-    # Others write meanwhile.
-    assert most == pytest.approx(4096 + left, abs=64 << 20)
-    full = HostSettings(state_dir=str(tmp_path / "state"), disk_reserve_mib=1 << 40)
+    # Other processes write meanwhile.
+    assert most_bytes == pytest.approx(4096 + free_bytes, abs=64 << 20)
+    full_settings = HostSettings(state_dir=str(tmp_path / "state"), disk_reserve_mib=1 << 40)
     with pytest.raises(ImageError, match="no room for image .*/disk in .*are kept for VMs"):
-        guestmount.mount(full, str(disk), "raw", "rw", str(tmp_path / "root"))
+        guestmount.mount(full_settings, str(disk), "raw", "rw", str(tmp_path / "root"))
     os.close(handle)
     assert disk.stat().st_uid == 0 and not (tmp_path / "root").exists()
     device = lending.open_disk("/dev/null")
@@ -198,26 +202,26 @@ def test_a_disk_grows_by_what_vms_do_not_need_and_none_is_written_to_without_tha
     os.close(device)
 
 
-def test_a_disk_that_another_has_for_ever_is_not_waited_for_for_ever(tmp_path):
-    """A mount has its disk until somebody unmounts it."""
+def test_a_disk_that_another_job_keeps_is_not_waited_for_forever(tmp_path):
+    """A mount keeps its disk until it is unmounted."""
     disk = tmp_path / "disk"
     disk.touch()
-    why = f"{disk} is in use by another job of this host, or mounted, for 0.2 s; try again"
-    who, other = applianceuser.there(), lending.Account("other", 4711, 4711)
+    reason = f"{disk} is in use by another job of this host, or mounted, for 0.2 s; try again"
+    user, other_account = applianceuser.there(), lending.Account("other", 4711, 4711)
 
-    with lending.lend_during(str(disk), who, is_read=False, limit_s=0):
-        begun = time.monotonic()
+    with lending.lend_during(str(disk), user, is_read=False, limit_s=0):
+        started_s = time.monotonic()
         with (
-            pytest.raises(SeedError, match=why),
-            lending.lend_during(str(disk), other, is_read=False, limit_s=0.2),
+            pytest.raises(SeedError, match=reason),
+            lending.lend_during(str(disk), other_account, is_read=False, limit_s=0.2),
         ):
             pass
-        assert time.monotonic() - begun < 2 and disk.stat().st_uid == who.uid
+        assert time.monotonic() - started_s < 2 and disk.stat().st_uid == user.uid
 
     assert disk.stat().st_uid == 0
 
 
-def test_a_disk_that_is_another_file_now_is_told_of_and_left(
+def test_a_disk_that_was_replaced_by_another_file_is_logged_and_left(
     tmp_path, before_the_power_failed, caplog
 ):
     settings, disk, _record = before_the_power_failed
@@ -231,18 +235,22 @@ def test_a_disk_that_is_another_file_now_is_told_of_and_left(
 
 
 def test_images_are_made_and_converted(tmp_path):
-    qemu_img, made, copy = loaded("qemu_img"), str(tmp_path / "a.qcow2"), str(tmp_path / "b.vmdk")
+    qemu_img, image, copy = (
+        load_module("qemu_img"),
+        str(tmp_path / "a.qcow2"),
+        str(tmp_path / "b.vmdk"),
+    )
 
-    assert qemu_img.make_image(made, 64, "qcow2") == made
-    assert qemu_img.convert(made, copy, "vmdk") is True
+    assert qemu_img.make_image(image, 64, "qcow2") == image
+    assert qemu_img.convert(image, copy, "vmdk") is True
 
     argv = ["qemu-img", "info", "-f", "vmdk", copy]
-    said = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    assert "virtual size: 64 MiB" in said
+    output = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    assert "virtual size: 64 MiB" in output
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "reason"),
     [
         (("relative", 64, "qcow2"), "not an absolute path"),
         (("/no/such/folder/x", 64, "qcow2"), "not an absolute path"),
@@ -252,11 +260,11 @@ def test_images_are_made_and_converted(tmp_path):
         (("{}/x", 0, "qcow2"), "size: 0 is out of range"),
     ],
 )
-def test_an_image_that_cannot_be_made_is_refused(tmp_path, words, why):
+def test_an_image_that_cannot_be_made_is_refused(tmp_path, words, reason):
     location = words[0].format(tmp_path)
 
-    with pytest.raises((BadArgument, StorageError), match=why):
-        loaded("qemu_img").make_image(location, *words[1:])
+    with pytest.raises((BadArgument, StorageError), match=reason):
+        load_module("qemu_img").make_image(location, *words[1:])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -279,5 +287,5 @@ def test_an_image_that_names_another_file_is_not_converted(tmp_path):
     subprocess.run(argv, check=True)
 
     with pytest.raises(ImageError, match="names a backing file"):
-        loaded("qemu_img").convert(str(evil), str(tmp_path / "out.raw"), "raw")
+        load_module("qemu_img").convert(str(evil), str(tmp_path / "out.raw"), "raw")
     assert not (tmp_path / "out.raw").exists()

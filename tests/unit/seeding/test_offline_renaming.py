@@ -1,4 +1,4 @@
-"""The worker gives the minion of a guest another id, and leaves all else as it is."""
+"""The worker gives a guest's minion another id, and changes nothing else."""
 
 import sys
 from types import SimpleNamespace
@@ -52,7 +52,7 @@ def contents(root):
 def test_id_and_host_name_change_and_nothing_else_does(tmp_path, root):
     before = contents(root)
 
-    for _again in range(2):
+    for _run in range(2):
         rename(tmp_path, root)
 
     changed = {path: text for path, text in contents(root).items() if before.get(path) != text}
@@ -64,7 +64,7 @@ def test_id_and_host_name_change_and_nothing_else_does(tmp_path, root):
     }
 
 
-def test_the_exchanged_call_undoes_it(tmp_path, root):
+def test_the_reverse_call_undoes_it(tmp_path, root):
     before = contents(root)
 
     rename(tmp_path, root)
@@ -92,23 +92,23 @@ def test_an_image_without_this_projects_configuration_gets_one(tmp_path, root):
     assert (root / "etc/hostname").read_text() == "given-by-hand\n"
 
 
-def other_id(root):
-    """Be another minion."""
+def set_other_id(root):
+    """Give the guest the id of another minion."""
     (root / CONFIG).write_text("id: elsewhere\n")
 
 
-def other_key(root):
-    """Have another key."""
+def set_other_key(root):
+    """Give the guest another key."""
     (root / "etc/salt/pki/minion/minion.pub").write_text("another")
 
 
-def no_minion(root):
-    """Have no minion."""
+def remove_minion(root):
+    """Remove the guest's minion."""
     (root / "usr/bin/salt-minion").unlink()
 
 
-def never_started(root):
-    """Be as the image is: cloud-init has not run yet."""
+def remove_identity(root):
+    """Make the guest like an image: cloud-init has not run yet."""
     for path in (CONFIG, "etc/salt/minion_id"):
         (root / path).unlink()
 
@@ -116,10 +116,10 @@ def never_started(root):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (other_id, "its minion is called 'elsewhere', and not 'web1.example.org'"),
-        (other_key, "its minion has another key than the master has accepted for it"),
-        (no_minion, "there is no salt-minion in it"),
-        (never_started, "its minion is called by none of the names"),
+        (set_other_id, "its minion is called 'elsewhere', and not 'web1.example.org'"),
+        (set_other_key, "its minion has another key than the master has accepted for it"),
+        (remove_minion, "there is no salt-minion in it"),
+        (remove_identity, "its minion is called by none of the names"),
     ],
 )
 def test_another_guest_is_refused_before_anything_is_written(tmp_path, root, change, reason):
@@ -133,7 +133,7 @@ def test_another_guest_is_refused_before_anything_is_written(tmp_path, root, cha
 
 
 def test_a_failed_write_is_no_refusal(tmp_path, root):
-    # A folder where a file is to be: only the first write shows that.
+    # A folder in the place of a file: only the first write fails on it.
     (root / "etc/salt/minion_id").unlink()
     (root / "etc/salt/minion_id").mkdir()
     (root / "etc/salt/minion_id/x").write_text("")

@@ -1,4 +1,4 @@
-"""Names of processes, labels of file systems and leases may be any bytes: they end no command."""
+"""Names of processes, labels of file systems and leases may be any bytes, and break no command."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from saltvirt.seeding.offline import hostmount, lending
 _NAMED = "import ctypes; ctypes.CDLL(None).prctl(15, b'\\xff\\xfe'); print(flush=True); input()"
 
 
-def test_a_process_of_another_user_may_be_called_by_any_bytes():
+def test_the_name_of_another_users_process_may_be_any_bytes():
     with subprocess.Popen(
         [sys.executable, "-c", _NAMED], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -24,7 +24,7 @@ def test_a_process_of_another_user_may_be_called_by_any_bytes():
             process.kill()
 
 
-def test_a_program_may_say_any_bytes_of_what_a_guest_has_chosen():
+def test_a_program_may_print_any_bytes_that_a_guest_has_chosen():
     argv = ["sh", "-c", r"printf 'label \377\376' >&2; exit 1"]
 
     with pytest.raises(SeedError, match="the disk: .*label"):

@@ -1,4 +1,4 @@
-"""The worker writing below a folder: a real process, which needs no appliance for that."""
+"""The worker writes below a folder: a real process, which needs no appliance for that."""
 
 import json
 import os
@@ -40,8 +40,8 @@ def root(tmp_path):
     return root
 
 
-def run(tmp_path, root, install=BOOT, **more):
-    """Have the worker seed a folder."""
+def run(tmp_path, root, install=BOOT, **job_fields):
+    """Have the worker seed a folder, and return its answer."""
     job = {
         "action": "seed",
         "via": "folder",
@@ -49,16 +49,16 @@ def run(tmp_path, root, install=BOOT, **more):
         "format": None,
         "install": install,
         "files": write.files_of(IDENTITY),
-        **more,
+        **job_fields,
     }
     room = writelimit.from_settings(HostSettings())
     return appliance.run(job, state_dir=tmp_path / "state", room=room, python=sys.executable)
 
 
 def test_an_identity_is_written_below_a_folder(tmp_path, root):
-    found = run(tmp_path, root)
+    answer = run(tmp_path, root)
 
-    assert (found["has_minion"], found["has_systemd"]) == (False, True)
+    assert (answer["has_minion"], answer["has_systemd"]) == (False, True)
     assert (root / "etc/salt/minion_id").read_text() == "web1\n"
     key = root / "etc/salt/pki/minion/minion.pem"
     assert (key.read_text(), stat.S_IMODE(key.stat().st_mode)) == ("PRIV", 0o400)
@@ -72,26 +72,28 @@ def test_an_identity_is_written_below_a_folder(tmp_path, root):
 
 
 @pytest.mark.parametrize("name", ["id.conf", "master.conf"])
-def test_what_an_image_says_of_its_minion_is_not_what_the_guests_minion_reads(tmp_path, root, name):
+def test_an_images_configuration_does_not_override_the_guests(tmp_path, root, name):
     (root / "etc/salt/minion.d").mkdir(parents=True)
     (root / "etc/salt/minion.d" / name).write_text("id: template\nmaster: old.example.org\n")
 
     run(tmp_path, root)
 
-    read = config.include_config("minion.d/*.conf", str(root / "etc/salt/minion"), verbose=False)
-    assert (read["id"], read["master"]) == ("web1", "m")
+    minion_config = config.include_config(
+        "minion.d/*.conf", str(root / "etc/salt/minion"), verbose=False
+    )
+    assert (minion_config["id"], minion_config["master"]) == ("web1", "m")
 
 
-def test_a_guest_without_a_key_of_ours_does_not_keep_that_of_its_image(tmp_path, root):
+def test_a_guest_without_a_given_key_does_not_keep_its_images_key(tmp_path, root):
     pki = root / "etc/salt/pki/minion"
-    own = write.files_of(replace(IDENTITY, public_key=None, private_key=None))
-    for before, is_kept in (("template\n", False), ("web1\n", True)):
+    identity_files = write.files_of(replace(IDENTITY, public_key=None, private_key=None))
+    for image_id, is_kept in (("template\n", False), ("web1\n", True)):
         pki.mkdir(parents=True, exist_ok=True)
         for name in ("minion.pem", "minion.pub"):
             (pki / name).write_text("of the image")
-        (root / "etc/salt/minion_id").write_text(before)
+        (root / "etc/salt/minion_id").write_text(image_id)
 
-        run(tmp_path, root, files=own)
+        run(tmp_path, root, files=identity_files)
 
         assert [(pki / name).exists() for name in ("minion.pem", "minion.pub")] == [is_kept] * 2
 
@@ -102,12 +104,16 @@ def test_a_folder_of_keys_that_is_another_users_becomes_roots(tmp_path, root):
 
     run(tmp_path, root, ssh_keys=["ssh-ed25519 AAAA anna"])
 
-    found = (root / "root/.ssh").stat()
-    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, 0, 0o700)
+    folder_stat = (root / "root/.ssh").stat()
+    assert (folder_stat.st_uid, folder_stat.st_gid, stat.S_IMODE(folder_stat.st_mode)) == (
+        0,
+        0,
+        0o700,
+    )
     assert (root / "root/.ssh/authorized_keys").read_text() == "ssh-ed25519 AAAA anna\n"
 
 
-def test_a_minion_that_is_there_is_started_instead(tmp_path, root):
+def test_an_existing_minion_is_started_instead(tmp_path, root):
     (root / "usr/bin/salt-minion").write_text("")
     (root / "usr/lib/systemd/system").mkdir()
     (root / "usr/lib/systemd/system/salt-minion.service").write_text("")
@@ -147,7 +153,7 @@ def test_no_link_of_a_guest_leads_out_of_it(tmp_path, root):
 
 
 def test_no_link_leads_out_by_the_hosts_processes_either(tmp_path, root):
-    """Somebody who has worked in a root by chroot has left proc mounted in it."""
+    """A root in which an administrator worked by chroot may have proc mounted in it."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (root / "proc").mkdir()
@@ -157,7 +163,7 @@ def test_no_link_leads_out_by_the_hosts_processes_either(tmp_path, root):
     script = 'mount -t proc proc "$1/proc" && exec "$2" "$3"'
     worker = Path(appliance.__file__).parent / "worker"
 
-    done = subprocess.run(
+    process = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script, "sh", root, sys.executable, worker],
         input=json.dumps(job),
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -167,7 +173,7 @@ def test_no_link_leads_out_by_the_hosts_processes_either(tmp_path, root):
     )
 
     assert list(outside.iterdir()) == []
-    assert f"run: umount {root}/proc" in json.loads(done.stdout)["refused"]
+    assert f"run: umount {root}/proc" in json.loads(process.stdout)["refused"]
 
 
 def test_a_link_inside_the_guest_is_followed_there(tmp_path, root):
@@ -200,7 +206,7 @@ def test_a_pipe_in_the_way_blocks_nothing(tmp_path, root):
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("job_fields", "reason"),
     [
         ({"install": None}, "there is no salt-minion in it, and install=False"),
         (
@@ -211,16 +217,16 @@ def test_a_pipe_in_the_way_blocks_nothing(tmp_path, root):
         ({"path": "/no/such"}, "writing failed on /no/such: .*No such file"),
     ],
 )
-def test_what_cannot_be_done_is_said(tmp_path, root, change, why):
+def test_an_impossible_job_is_refused_and_writes_nothing(tmp_path, root, job_fields, reason):
     before = sorted(root.rglob("*"))
 
-    with pytest.raises(SeedError, match=why):
-        run(tmp_path, root, **change)
+    with pytest.raises(SeedError, match=reason):
+        run(tmp_path, root, **job_fields)
 
     assert sorted(root.rglob("*")) == before
 
 
-def test_a_kernel_without_nbd_is_said(tmp_path, root):
+def test_a_kernel_without_nbd_is_named(tmp_path, root):
     if Path("/sys/module/nbd").is_dir():
         pytest.skip("this machine's kernel has nbd; tests/cloud/test_nbd.py uses it")
     disk = tmp_path / "disk.raw"
@@ -230,8 +236,8 @@ def test_a_kernel_without_nbd_is_said(tmp_path, root):
         run(tmp_path, root, via="nbd", path=str(disk), format="raw")
 
 
-def greedy(tmp_path, script):
-    """Return a program that does something else in the worker's place, and does not end."""
+def greedy_program(tmp_path, script):
+    """Return a program for the worker's place that runs a script, and then does not end."""
     path = tmp_path / "greedy"
     path.write_text(f"#!/bin/sh\n{script}\nexec sleep 60\n")
     path.chmod(0o755)
@@ -239,7 +245,7 @@ def greedy(tmp_path, script):
 
 
 @pytest.mark.parametrize(
-    ("action", "script", "why"),
+    ("action", "script", "reason"),
     [
         ("seed", "head -c 30M /dev/zero >>{disk}", "no room for image .* kept for VMs"),
         (
@@ -250,15 +256,15 @@ def greedy(tmp_path, script):
     ],
 )
 @pytest.mark.slow
-def test_an_appliance_that_writes_too_much_is_ended(tmp_path, small_disk, action, script, why):
+def test_an_appliance_that_writes_too_much_is_ended(tmp_path, small_disk, action, script, reason):
     applianceuser.there()
     disk = small_disk / "disk"
     disk.touch()
-    program = greedy(tmp_path, script.format(disk=disk))
+    program = greedy_program(tmp_path, script.format(disk=disk))
     room = writelimit.Room(max_bytes=1 << 40, reserve_bytes=20 << 20, limit_s=60)
-    began = time.monotonic()
+    started_s = time.monotonic()
 
-    with pytest.raises(SeedError, match=why):
+    with pytest.raises(SeedError, match=reason):
         appliance.run(
             {"action": action, "path": str(disk)},
             state_dir=tmp_path / "state",
@@ -266,19 +272,23 @@ def test_an_appliance_that_writes_too_much_is_ended(tmp_path, small_disk, action
             python=program,
         )
 
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - started_s < 30
     assert list((tmp_path / "state/appliances").iterdir()) == []
 
 
-@pytest.mark.parametrize("said", ["refused", "failed"])
-def test_what_an_image_has_its_operator_told_is_one_line_that_no_terminal_obeys(said):
-    told = json.dumps({said: "its root cannot be mounted: /dev/\x1b]0;x\x07sda1:\nwrong\r type"})
+@pytest.mark.parametrize("outcome", ["refused", "failed"])
+def test_an_error_from_an_image_is_one_line_that_steers_no_terminal(outcome):
+    answer = json.dumps(
+        {outcome: "its root cannot be mounted: /dev/\x1b]0;x\x07sda1:\nwrong\r type"}
+    )
 
-    with pytest.raises(SeedError) as failed:
-        appliance._answer({"path": "/a", "action": "seed"}, 0, told, "")
+    with pytest.raises(SeedError) as excinfo:
+        appliance._answer({"path": "/a", "action": "seed"}, 0, answer, "")
 
-    assert str(failed.value).isprintable()
-    assert "its root cannot be mounted: /dev/" in str(failed.value)
-    with pytest.raises(SeedError) as failed:
-        appliance._answer({"path": "/a", "action": "seed"}, 0, json.dumps({said: "x" * 10**6}), "")
-    assert len(str(failed.value)) < 1100
+    assert str(excinfo.value).isprintable()
+    assert "its root cannot be mounted: /dev/" in str(excinfo.value)
+    with pytest.raises(SeedError) as excinfo:
+        appliance._answer(
+            {"path": "/a", "action": "seed"}, 0, json.dumps({outcome: "x" * 10**6}), ""
+        )
+    assert len(str(excinfo.value)) < 1100

@@ -1,4 +1,4 @@
-"""Keys of those who may log in, as each seed method hands them over, and who logs in by them."""
+"""SSH keys as each seed method hands them over, and the users that they let in."""
 
 import io
 import json
@@ -24,38 +24,40 @@ IMAGE = {"image": "salt://images/any.qcow2", "pub_key": None}
 DEBIAN = Inspection(root="/dev/sda1", os="debian 12", has_cloud_init=True, has_minion=True)
 
 
-def prepared(options=None, **given):
+def prepare(options=None, **call_options):
     """Return the identity that a call of virt.init prepares on a host with these options."""
     settings = HostSettings(seed=options or {})
-    asked = deployment(settings, "web1", 1, 64, {**IMAGE, **given})
-    return identity.prepare(Context(settings=settings, opts={"master": "10.0.0.1"}), asked)
+    request = deployment(settings, "web1", 1, 64, {**IMAGE, **call_options})
+    return identity.prepare(Context(settings=settings, opts={"master": "10.0.0.1"}), request)
 
 
 def test_the_hosts_keys_come_first_and_each_is_there_once():
-    made = prepared({"ssh_authorized_keys": f"{ANNA}\n"}, ssh_authorized_keys=[BERT, f"{ANNA} too"])
+    guest_identity = prepare(
+        {"ssh_authorized_keys": f"{ANNA}\n"}, ssh_authorized_keys=[BERT, f"{ANNA} too"]
+    )
 
-    assert made.ssh_keys == (ANNA, BERT)
-    assert prepared().ssh_keys == ()
+    assert guest_identity.ssh_keys == (ANNA, BERT)
+    assert prepare().ssh_keys == ()
 
 
 def test_a_wrong_key_of_the_host_names_its_option():
     with pytest.raises(BadArgument, match="virt:seed:ssh_authorized_keys: key 1: "):
-        prepared({"ssh_authorized_keys": ["nothing"]})
+        prepare({"ssh_authorized_keys": ["nothing"]})
 
 
 def test_keys_for_a_vm_that_is_not_seeded_are_refused():
     with pytest.raises(BadArgument, match="ssh_authorized_keys: there is nothing to seed"):
-        prepared(ssh_authorized_keys=ANNA, seed=False)
-    # What every VM of the host gets is no reason against one that gets no seed.
-    assert prepared({"ssh_authorized_keys": ANNA}, seed=False) is None
+        prepare(ssh_authorized_keys=ANNA, seed=False)
+    # Keys for every VM of the host are no reason against a VM without a seed.
+    assert prepare({"ssh_authorized_keys": ANNA}, seed=False) is None
 
 
-def seeded(folder, keys, **user_data):
+def user_data_of(folder, keys, **user_data):
     """Return the user data of a seed."""
     path = folder / "seed.iso"
     data = identity.CloudInit(user_data=(user_data,))
-    who = Identity(id="web1", config={}, ssh_keys=keys, cloud_init=data)
-    path.write_bytes(nocloud.content(who, "i-1", install=False))
+    guest_identity = Identity(id="web1", config={}, ssh_keys=keys, cloud_init=data)
+    path.write_bytes(nocloud.content(guest_identity, "i-1", install=False))
     iso, text = pycdlib.PyCdlib(), io.BytesIO()
     iso.open(str(path))
     iso.get_file_from_iso_fp(text, rr_path="/user-data")
@@ -63,11 +65,11 @@ def seeded(folder, keys, **user_data):
     return json.loads(text.getvalue().decode().removeprefix("#cloud-config\n"))
 
 
-def test_cloud_init_is_told_the_keys_of_its_default_user(tmp_path):
-    assert seeded(tmp_path, (ANNA,))["ssh_authorized_keys"] == [ANNA]
-    both = seeded(tmp_path, (ANNA,), ssh_authorized_keys=[BERT])
-    assert both["ssh_authorized_keys"] == [ANNA, BERT]
-    assert "ssh_authorized_keys" not in seeded(tmp_path, ())
+def test_cloud_init_gets_the_keys_for_its_default_user(tmp_path):
+    assert user_data_of(tmp_path, (ANNA,))["ssh_authorized_keys"] == [ANNA]
+    user_data = user_data_of(tmp_path, (ANNA,), ssh_authorized_keys=[BERT])
+    assert user_data["ssh_authorized_keys"] == [ANNA, BERT]
+    assert "ssh_authorized_keys" not in user_data_of(tmp_path, ())
 
 
 @pytest.fixture
@@ -80,8 +82,8 @@ def root(tmp_path):
     return root
 
 
-def work(tmp_path, root, *keys):
-    """Have the worker, a real process, seed a folder; return the file of keys."""
+def seed_folder(tmp_path, root, *keys):
+    """Have the worker, a real process, seed a folder; return the path of authorized_keys."""
     job = {
         "action": "seed",
         "via": "folder",
@@ -96,11 +98,11 @@ def work(tmp_path, root, *keys):
     return root / "root/.ssh/authorized_keys"
 
 
-def test_root_of_a_guest_gets_the_keys_and_nobody_else_reads_them(tmp_path, root):
-    path = work(tmp_path, root, ANNA, BERT)
+def test_root_of_a_guest_gets_the_keys_and_only_root_reads_them(tmp_path, root):
+    path = seed_folder(tmp_path, root, ANNA, BERT)
 
     assert path.read_text() == f"{ANNA}\n{BERT}\n"
-    assert [stat.S_IMODE(one.stat().st_mode) for one in (path.parent, path)] == [0o700, 0o600]
+    assert [stat.S_IMODE(path_.stat().st_mode) for path_ in (path.parent, path)] == [0o700, 0o600]
 
 
 def test_keys_of_the_image_stay_and_none_is_there_twice(tmp_path, root):
@@ -108,23 +110,23 @@ def test_keys_of_the_image_stay_and_none_is_there_twice(tmp_path, root):
     before = b"# of the image \xff\n" + f"{BERT} again\n".encode() + b'from="a" ssh-rsa AAAA x'
     (root / "root/.ssh/authorized_keys").write_bytes(before)
 
-    path = work(tmp_path, root, ANNA, BERT)
+    path = seed_folder(tmp_path, root, ANNA, BERT)
 
     assert path.read_bytes() == before + f"\n{ANNA}\n".encode()
 
 
-def test_a_file_of_keys_that_nobody_can_have_is_refused_and_left(tmp_path, root):
+def test_an_oversized_file_of_keys_is_refused_and_left(tmp_path, root):
     (root / "root/.ssh").mkdir()
     path = root / "root/.ssh/authorized_keys"
     path.write_bytes(b"#" * (5 << 20))
 
     with pytest.raises(SeedError, match="authorized_keys has more than 4 MiB"):
-        work(tmp_path, root, ANNA)
+        seed_folder(tmp_path, root, ANNA)
     assert path.stat().st_size == 5 << 20
 
 
-def test_without_keys_nothing_of_it_is_touched(tmp_path, root):
-    assert not work(tmp_path, root).parent.exists()
+def test_without_keys_nothing_is_touched(tmp_path, root):
+    assert not seed_folder(tmp_path, root).parent.exists()
 
 
 @pytest.mark.parametrize("link", ["root/.ssh", "root/.ssh/authorized_keys"])
@@ -137,7 +139,7 @@ def test_no_link_of_the_image_is_followed(tmp_path, root, link):
     target = "/srv" if link.endswith(".ssh") else "/srv/authorized_keys"
     place.symlink_to(target)
 
-    path = work(tmp_path, root, ANNA)
+    path = seed_folder(tmp_path, root, ANNA)
 
     assert path.read_text() == f"{ANNA}\n" and not place.is_symlink()
     for outside in (tmp_path / "outside", root / "srv"):
@@ -151,25 +153,27 @@ def test_systemd_writes_the_keys_that_came_as_a_credential(tmp_path):
     rules.write_bytes(credentials.content(files, (ANNA, BERT)))
 
     argv = ["systemd-tmpfiles", f"--root={tmp_path}", "--create", rules]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    process = subprocess.run(argv, capture_output=True, text=True, check=False)
 
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     path = tmp_path / "root/.ssh/authorized_keys"
     assert path.read_text() == f"{ANNA}\n{BERT}\n"
-    assert [stat.S_IMODE(one.stat().st_mode) for one in (path.parent, path)] == [0o700, 0o600]
+    assert [stat.S_IMODE(path_.stat().st_mode) for path_ in (path.parent, path)] == [0o700, 0o600]
     assert b".ssh" not in credentials.content(files)
-    # Folders of the guest's own are not ours to give other modes.
+    # The modes of the guest's own folders are left alone.
     assert not {b"/etc", b"/root", b"/"} & set(rules.read_bytes().split())
 
 
-def wish(asked="auto", **change):
-    """Return what a call with keys wishes."""
-    usual = {"has_ssh_keys": True, "asks_for_ssh_keys": True, "install_from": None}
-    return seedchoice.SeedRequest(image="/a.qcow2", method_name=asked, **{**usual, **change})
+def request_of(method_name="auto", **fields):
+    """Return the request of a call with keys."""
+    defaults = {"has_ssh_keys": True, "asks_for_ssh_keys": True, "install_from": None}
+    return seedchoice.SeedRequest(
+        image="/a.qcow2", method_name=method_name, **{**defaults, **fields}
+    )
 
 
 @pytest.mark.parametrize(
-    ("found", "why"),
+    ("inspected", "reason"),
     [
         (
             Inspection(root=None),
@@ -179,24 +183,26 @@ def wish(asked="auto", **change):
         (DEBIAN, None),
     ],
 )
-def test_keys_that_nothing_would_read_are_refused(found, why):
-    if why:
-        with pytest.raises(SeedError, match=f"ssh_authorized_keys: {why}"):
-            seedchoice.decide(wish(), found)
-        # Those of the host alone are for the VMs that can have them.
-        assert seedchoice.decide(wish(asks_for_ssh_keys=False), found).ssh_user is None
+def test_keys_that_nothing_would_read_are_refused(inspected, reason):
+    if reason:
+        with pytest.raises(SeedError, match=f"ssh_authorized_keys: {reason}"):
+            seedchoice.decide(request_of(), inspected)
+        # Keys of the host's options are only for the VMs that can have them.
+        assert seedchoice.decide(request_of(asks_for_ssh_keys=False), inspected).ssh_user is None
     else:
-        assert seedchoice.decide(wish(), found).name in ("nocloud", "guestfs")
+        assert seedchoice.decide(request_of(), inspected).name in ("nocloud", "guestfs")
 
 
-def test_a_function_of_the_users_own_is_given_no_keys():
+def test_a_users_own_seed_function_is_given_no_keys():
     with pytest.raises(SeedError, match="ssh_authorized_keys: seed_cmd my.seed is not given them"):
-        seedchoice.decide(wish(function="my.seed"))
-    assert seedchoice.decide(wish(function="my.seed", asks_for_ssh_keys=False)).ssh_user is None
+        seedchoice.decide(request_of(function="my.seed"))
+    assert (
+        seedchoice.decide(request_of(function="my.seed", asks_for_ssh_keys=False)).ssh_user is None
+    )
 
 
 @pytest.mark.parametrize(
-    ("asked", "found", "change", "user"),
+    ("method_name", "inspected", "fields", "user"),
     [
         ("auto", DEBIAN, {}, "debian"),
         ("auto", DEBIAN, {"has_ssh_keys": False, "asks_for_ssh_keys": False}, None),
@@ -209,8 +215,8 @@ def test_a_function_of_the_users_own_is_given_no_keys():
         ("guestfs", DEBIAN, {}, "root"),
     ],
 )
-def test_who_logs_in_is_said_where_it_is_known(asked, found, change, user):
-    assert seedchoice.decide(wish(asked, **change), found).ssh_user == user
+def test_the_login_user_is_named_where_it_is_known(method_name, inspected, fields, user):
+    assert seedchoice.decide(request_of(method_name, **fields), inspected).ssh_user == user
 
 
 @pytest.mark.parametrize(
@@ -222,7 +228,7 @@ def test_default_users_are_known_by_the_distribution(system, user):
 
 
 @pytest.mark.parametrize("key", ["user", "users", "system_info"])
-def test_user_data_that_names_users_is_not_guessed_about(key):
+def test_no_user_is_guessed_where_user_data_names_users(key):
     assert cloudconfig.names_users({key: []}) and not cloudconfig.names_users({"packages": []})
 
 

@@ -1,4 +1,4 @@
-"""What is known of an image that its guest will not read or serve is said before it is a VM."""
+"""Parts of a seed that the guest will not read or serve cause a warning before the VM exists."""
 
 import sys
 from dataclasses import replace
@@ -15,8 +15,8 @@ DEBIAN = Inspection(
 )
 
 
-def look(tmp_path, files):
-    """Have the worker, a real process, look into a folder with these files."""
+def inspect_folder(tmp_path, files):
+    """Have the worker, a real process, inspect a folder with these files."""
     root = tmp_path / "root"
     (root / "etc").mkdir(parents=True)
     for path, data in files.items():
@@ -39,17 +39,19 @@ def look(tmp_path, files):
     ],
 )
 def test_an_ssh_server_is_looked_for(tmp_path, path, is_there):
-    assert look(tmp_path, {path: b""}).has_ssh_server is is_there
+    assert inspect_folder(tmp_path, {path: b""}).has_ssh_server is is_there
 
 
 def test_cloud_init_that_is_switched_off_is_none(tmp_path):
     files = {"usr/bin/cloud-init": b"", "usr/bin/salt-minion": b""}
-    assert look(tmp_path / "a", files).has_cloud_init
+    assert inspect_folder(tmp_path / "a", files).has_cloud_init
 
-    found = look(tmp_path / "b", {**files, "etc/cloud/cloud-init.disabled": b"by the installer"})
+    inspected = inspect_folder(
+        tmp_path / "b", {**files, "etc/cloud/cloud-init.disabled": b"by the installer"}
+    )
 
-    assert not found.has_cloud_init
-    assert seedchoice.decide(seedchoice.SeedRequest(image="/a.qcow2"), found).name == "guestfs"
+    assert not inspected.has_cloud_init
+    assert seedchoice.decide(seedchoice.SeedRequest(image="/a.qcow2"), inspected).name == "guestfs"
 
 
 @pytest.mark.parametrize(
@@ -72,60 +74,62 @@ def test_cloud_init_that_is_switched_off_is_none(tmp_path):
         ({"cloud.cfg": b"datasource_list: [NoCloud]\n" + b"#" * (5 << 20)}, None),
     ],
 )
-def test_where_cloud_init_looks_is_read_as_it_reads_it(tmp_path, files, sources):
-    found = look(tmp_path, {f"etc/cloud/{path}": data for path, data in files.items()})
+def test_the_data_sources_are_read_as_cloud_init_reads_them(tmp_path, files, sources):
+    inspected = inspect_folder(
+        tmp_path, {f"etc/cloud/{path}": data for path, data in files.items()}
+    )
 
-    assert found.datasources == sources
+    assert inspected.datasources == sources
 
 
-def warned(found, asked="auto", *, has_ssh_keys=True):
-    """Return what is said of an image."""
-    wish = seedchoice.SeedRequest(
+def warnings_for(inspected, method_name="auto", *, has_ssh_keys=True):
+    """Return the warnings for an image."""
+    request = seedchoice.SeedRequest(
         image="/a.qcow2",
-        method_name=asked,
+        method_name=method_name,
         has_ssh_keys=has_ssh_keys,
         asks_for_ssh_keys=has_ssh_keys,
     )
-    return seedchoice.decide(wish, found).warnings
+    return seedchoice.decide(request, inspected).warnings
 
 
 def test_keys_for_an_image_without_an_ssh_server_are_warned_of():
-    for asked in ("auto", "guestfs"):
-        (line,) = warned(replace(DEBIAN, has_ssh_server=False), asked)
+    for method_name in ("auto", "guestfs"):
+        (line,) = warnings_for(replace(DEBIAN, has_ssh_server=False), method_name)
         assert line.startswith("ssh_authorized_keys let no user in yet: image /a.qcow2 has no SSH")
         assert "\n" not in line
-    assert warned(replace(DEBIAN, has_ssh_server=False), has_ssh_keys=False) == ()
+    assert warnings_for(replace(DEBIAN, has_ssh_server=False), has_ssh_keys=False) == ()
 
 
-def test_nobody_is_told_to_log_in_by_ssh_where_no_server_listens():
-    wish = seedchoice.SeedRequest(
+def test_no_ssh_user_is_named_where_no_server_listens():
+    request = seedchoice.SeedRequest(
         image="/a.qcow2", method_name="auto", has_ssh_keys=True, asks_for_ssh_keys=True
     )
 
-    assert seedchoice.decide(wish, DEBIAN).ssh_user == "debian"
-    assert seedchoice.decide(wish, replace(DEBIAN, has_ssh_server=False)).ssh_user is None
+    assert seedchoice.decide(request, DEBIAN).ssh_user == "debian"
+    assert seedchoice.decide(request, replace(DEBIAN, has_ssh_server=False)).ssh_user is None
 
 
-def test_cloud_init_that_looks_elsewhere_is_warned_of():
+def test_cloud_init_with_other_data_sources_is_warned_of():
     azure = replace(DEBIAN, datasources=["Azure", "None"])
 
-    (line,) = warned(azure, has_ssh_keys=False)
+    (line,) = warnings_for(azure, has_ssh_keys=False)
 
     assert "looks for its data in Azure, None alone (datasource_list), not in NoCloud" in line
-    # Then the worker writes everything, and cloud-init need not read it.
-    assert warned(azure, "guestfs") == ()
-    assert warned(replace(DEBIAN, datasources=["NoCloud"])) == ()
+    # With guestfs the worker writes everything, so cloud-init need not read it.
+    assert warnings_for(azure, "guestfs") == ()
+    assert warnings_for(replace(DEBIAN, datasources=["NoCloud"])) == ()
 
 
-@pytest.mark.parametrize("found", [DEBIAN, replace(DEBIAN, datasources=None)])
-def test_what_is_not_known_is_not_warned_of(found):
-    assert warned(found) == ()
-    assert warned(None, "nocloud") == ()
+@pytest.mark.parametrize("inspected", [DEBIAN, replace(DEBIAN, datasources=None)])
+def test_unknown_facts_cause_no_warning(inspected):
+    assert warnings_for(inspected) == ()
+    assert warnings_for(None, "nocloud") == ()
 
 
 def test_a_plan_shows_the_warnings_and_only_if_there_are_any():
-    wish = seedchoice.SeedRequest(image="/a.qcow2", has_ssh_keys=True)
-    lacking = seedchoice.decide(wish, replace(DEBIAN, has_ssh_server=False))
+    request = seedchoice.SeedRequest(image="/a.qcow2", has_ssh_keys=True)
+    decision = seedchoice.decide(request, replace(DEBIAN, has_ssh_server=False))
 
-    assert len(lacking.to_dict()["warnings"]) == 1
-    assert "warnings" not in seedchoice.decide(wish, DEBIAN).to_dict()
+    assert len(decision.to_dict()["warnings"]) == 1
+    assert "warnings" not in seedchoice.decide(request, DEBIAN).to_dict()

@@ -1,4 +1,4 @@
-"""A host that is told to make a VM by hand asks the master whether it may have its name."""
+"""A host that makes a VM by a local command asks the master whether the name is reserved."""
 
 import importlib.util
 from dataclasses import replace
@@ -13,14 +13,14 @@ from saltvirt.vm.create.host import create
 
 
 @pytest.fixture
-def asked():
-    """The questions that the master has heard."""
+def questions():
+    """The questions that the master was asked."""
     return []
 
 
 @pytest.fixture
-def context(opts, host, asked):
-    """The context of a call on hyper1, whose master has the hypervisors ``hyper*``."""
+def context(opts, host, questions):
+    """The context of a call on hyper1; its master has the hypervisors ``hyper*``."""
     path = Path(__file__).resolve().parents[3] / "_pillar/virtkey.py"
     spec = importlib.util.spec_from_file_location("virtkey_pillar", path)
     pillar = importlib.util.module_from_spec(spec)
@@ -28,7 +28,7 @@ def context(opts, host, asked):
     pillar.__opts__ = {**opts, "virt": {"hypervisors": "hyper*"}}
 
     def ask(_opts, external):
-        asked.append(external)
+        questions.append(external)
         return pillar.ext_pillar("hyper1", {}, **external["virtkey"])
 
     Path(opts["pki_dir"], "minion.pem").write_text(keypairs.named("hyper1")[1])
@@ -37,21 +37,21 @@ def context(opts, host, asked):
 
 
 @pytest.mark.parametrize("name", ["hyper9", "HYPER9"])
-@pytest.mark.parametrize("work", [create.create, create.show])
+@pytest.mark.parametrize("function", [create.create, create.show])
 @pytest.mark.parametrize("seed", [True, False])
-def test_a_vm_with_a_hypervisors_name_is_refused(hypervisor, context, name, work, seed):
-    given = {"seed": seed, "pub_key": None, "priv_key": None}
-    deployment = hypervisor.deployment(name, **given)
-    on_host = replace(context, settings=hypervisor.settings)
+def test_a_vm_with_a_hypervisors_name_is_refused(hypervisor, context, name, function, seed):
+    options = {"seed": seed, "pub_key": None, "priv_key": None}
+    deployment = hypervisor.deployment(name, **options)
+    host_context = replace(context, settings=hypervisor.settings)
 
     with pytest.raises(BadArgument, match="the master refused: name: a VM cannot be called"):
-        work(on_host, deployment)
+        function(host_context, deployment)
 
     assert not list(hypervisor.root.rglob(f"*{name}*"))
 
 
-@pytest.mark.parametrize("work", ["apply", "mkconfig"])
-def test_no_key_of_such_a_name_is_made(context, tmp_path, work):
+@pytest.mark.parametrize("function_name", ["apply", "mkconfig"])
+def test_no_key_of_such_a_name_is_made(context, tmp_path, function_name):
     calls = {
         "apply": lambda: existing.apply(
             context,
@@ -69,37 +69,39 @@ def test_no_key_of_such_a_name_is_made(context, tmp_path, work):
     }
 
     with pytest.raises(BadArgument, match="a VM cannot be called 'hyper9'"):
-        calls[work]()
+        calls[function_name]()
 
     assert not (tmp_path / "out").exists() and not (tmp_path / "etc").exists()
 
 
-def test_any_other_name_is_a_vms(hypervisor, context, asked):
-    on_host = replace(context, settings=hypervisor.settings)
+def test_any_other_name_is_accepted(hypervisor, context, questions):
+    host_context = replace(context, settings=hypervisor.settings)
 
-    assert create.create(on_host, hypervisor.deployment("web1")) is True
+    assert create.create(host_context, hypervisor.deployment("web1")) is True
 
-    assert asked == [{"virtkey": {"name": "web1"}}]
+    assert questions == [{"virtkey": {"name": "web1"}}]
 
 
-def test_what_the_master_has_ordered_is_not_asked_again(hypervisor, context, asked):
-    ordered = replace(context, settings=hypervisor.settings, functions={"event.fire_master": print})
+def test_an_order_of_the_master_is_not_asked_about_again(hypervisor, context, questions):
+    ordered_context = replace(
+        context, settings=hypervisor.settings, functions={"event.fire_master": print}
+    )
 
-    create.create(ordered.reporting("web1", "tag"), hypervisor.deployment("web1"))
+    create.create(ordered_context.reporting("web1", "tag"), hypervisor.deployment("web1"))
 
-    assert asked == []
+    assert questions == []
 
 
 @pytest.mark.parametrize("answer", [{}, {"virtkey": {"error": "nobody authorized hyper1"}}])
-def test_a_master_of_an_older_release_keeps_nobody_from_working(hypervisor, context, answer):
-    older = replace(context, settings=hypervisor.settings, ask=lambda *_args: answer)
+def test_a_master_of_an_older_release_does_not_stop_a_build(hypervisor, context, answer):
+    older_context = replace(context, settings=hypervisor.settings, ask=lambda *_args: answer)
 
-    assert create.create(older, hypervisor.deployment("hyper9")) is True
+    assert create.create(older_context, hypervisor.deployment("hyper9")) is True
 
 
-def test_without_a_master_nobody_is_asked(hypervisor, context, asked):
-    local = {**context.opts, "file_client": "local"}
-    on_host = replace(context, settings=hypervisor.settings, opts=local)
+def test_without_a_master_no_question_is_asked(hypervisor, context, questions):
+    local_opts = {**context.opts, "file_client": "local"}
+    host_context = replace(context, settings=hypervisor.settings, opts=local_opts)
 
-    assert create.create(on_host, hypervisor.deployment("hyper9")) is True
-    assert asked == []
+    assert create.create(host_context, hypervisor.deployment("hyper9")) is True
+    assert questions == []

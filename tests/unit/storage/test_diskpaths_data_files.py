@@ -12,7 +12,7 @@ from saltvirt.core.model import Disk
 from saltvirt.storage import diskpaths, ownermark, policies, trash, usage
 from saltvirt.storage.images import qcow2
 from saltvirt.vm.create.host import existing
-from saltvirt.vm.purge.host import purge
+from saltvirt.vm.purge.host import removed
 from test_unreadablechains import VM
 from test_vmvolumes_deleted_bases import DETACHED, by_call, delete, host, stays
 
@@ -70,7 +70,7 @@ def test_a_vm_that_has_that_of_anothers_disk_as_its_own_leaves_it(host, disk):
     defined(host, disk)
     vm = defined(host, host.base, "other")
 
-    assert purge.find_own_files(host.conn, host.settings, "other", removables=False) == []
+    assert removed.find_own_files(host.conn, host.settings, "other", removables=False) == []
 
     vm.undefine()
 

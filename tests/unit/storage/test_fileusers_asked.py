@@ -72,6 +72,27 @@ def test_the_host_gets_the_arguments_that_the_runner_was_given(monkeypatch, clou
     assert ordered == [("hyper1", "virt.volume_resize", ("p1", "a.raw", "8g"), kwarg)]
 
 
+@pytest.mark.parametrize("is_dry", [True, False])
+def test_the_host_is_told_of_a_dry_run_alone(monkeypatch, cloud, is_dry):
+    ordered = []
+
+    def act(_cloud, _host, fun, *args, kwarg):
+        ordered.append((fun, args, kwarg))
+        return "would be deleted" if kwarg.get("test") else True
+
+    # Mocked: unit tests have no minions.
+    monkeypatch.setattr(fileusers, "act", act)
+    monkeypatch.setattr(inventory, "require_host", lambda _cloud, host: host)
+    runner = asloaded.module("_runners/virt_files.py", **cloud.opts)
+    runner.__opts__, runner.__context__ = cloud.opts, {}
+
+    answer = runner.volume_delete("hyper1", "p1", "a.raw", dry_run=is_dry)
+
+    assert answer == {"hyper1": "would be deleted" if is_dry else True}
+    kwarg = {"test": True, "replies": {}} if is_dry else {"replies": {}}
+    assert ordered == [("virt.volume_delete", ("p1", "a.raw"), kwarg)]
+
+
 def test_a_vm_whose_host_asks_instead_of_purging_it_keeps_its_key(monkeypatch, cloud):
     cloud.init()
     before = key(cloud)

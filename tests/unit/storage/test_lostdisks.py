@@ -52,3 +52,35 @@ def test_what_no_other_host_sees_is_not_found(settings, folder):
     (folder / "web_system.qcow2").write_text("x")
 
     assert lostdisks.find_shared_disks(None, settings, ["web"]) == {}
+
+
+def test_a_pool_that_hosts_share_is_searched(settings, tmp_path, monkeypatch):
+    shared = tmp_path / "nfs"
+    shared.mkdir()
+    (shared / "web_system.qcow2").write_text("x")
+    pool = {"path": str(shared), "type": "dir"}
+    monkeypatch.setattr(diskpaths.hostfacts, "pools", lambda _conn: {"shared": pool})
+
+    # The name of the pool says nothing: this folder is on a local file system.
+    assert lostdisks.find_shared_disks(None, settings, ["web"]) == {}
+    assert found(settings, shared, "web") == {"web": ["web_system.qcow2"]}
+
+
+def test_a_pool_that_the_lost_host_alone_had_is_searched(settings, tmp_path):
+    pool = tmp_path / "shared" / "vms"
+    (pool / ".salt-virt-trash").mkdir(parents=True)
+    (tmp_path / "shared" / "web_root.raw").write_text("x")
+    for name in ("web_system.qcow2", "web_notes.txt", "marked.img"):
+        (pool / name).write_text("x")
+    ownermark.mark(pool / "marked.img", "web", "u-1")
+    (tmp_path / "shared" / "link").symlink_to(pool)
+
+    assert found(settings, tmp_path / "shared", "web") == {
+        "web": ["web_root.raw", "marked.img", "web_system.qcow2"]
+    }
+
+
+def test_a_shared_path_that_is_no_folder_is_left_out(settings, tmp_path):
+    assert found(settings, tmp_path / "missing", "web") == {}
+    (tmp_path / "web_system.raw").write_text("x")
+    assert found(settings, tmp_path / "web_system.raw", "web") == {}

@@ -12,7 +12,7 @@ from saltvirt.storage import policies, putaway, sharing, snapshotguard, trash, v
 from saltvirt.storage.images import cachedimages
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
-from saltvirt.vm.purge.host import purge
+from saltvirt.vm.purge.host import purge, removed
 
 POOL = "<pool type='dir'><name>p1</name><target><path>{}</path></target></pool>"
 VOLUME = "<volume><name>a.raw</name><capacity>1048576</capacity></volume>"
@@ -92,7 +92,7 @@ def test_a_purge_asks_about_devices_of_volumes_too(shared, monkeypatch):
     with pytest.raises(sharing.AskAll) as raised:
         purge.purge(shared.conn, shared.settings, "web1")
 
-    assert purge.find_shared_files(shared.conn, shared.settings, "web1") == raised.value.paths
+    assert removed.find_shared_files(shared.conn, shared.settings, "web1") == raised.value.paths
     assert raised.value.paths == [str(shared.folder / "web1_data")]
 
 

@@ -13,7 +13,7 @@ from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import PurgeFacts
 from saltvirt.core.options import config
 from saltvirt.libvirt import reservations
-from saltvirt.storage import diskpaths, door, ownermark, trash
+from saltvirt.storage import definitionfiles, diskpaths, door, ownermark, trash
 from saltvirt.storage.images import cachedimages
 from saltvirt.vm.purge.host import purge
 from saltvirt.vm.recovery.host import unfinished
@@ -327,7 +327,7 @@ def test_no_image_is_pruned_while_nobody_knows_what_needs_it(keeping, monkeypatc
     place.parent.mkdir(exist_ok=True)
     place.write_text("{")
     # The test driver has no files of its own; QEMU's skips one that it cannot read.
-    monkeypatch.setattr(diskpaths, "_DEFINITIONS", keeping.root / "not-loaded")
+    monkeypatch.setattr(definitionfiles, "_DEFINITIONS", keeping.root / "not-loaded")
 
     with keeping.libvirt() as conn:
         with pytest.raises(StorageError, match="old1"):

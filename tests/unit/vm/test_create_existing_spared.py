@@ -10,7 +10,7 @@ import pytest
 import verdicts
 from saltvirt.core.errors import StorageError
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import diskpaths, ownermark, trash
+from saltvirt.storage import definitionfiles, ownermark, trash
 from saltvirt.vm.create.host import create
 from snapshotxml import DISK, SNAPSHOT, VM
 from test_create_existing_disks import digest, disk
@@ -114,7 +114,7 @@ def test_nothing_is_taken_while_libvirt_has_not_loaded_a_vm(hypervisor, monkeypa
     kept.mkdir()
     (kept / "old1.xml").touch()
     # The test driver has no files of its own; QEMU's skips one that it cannot read.
-    monkeypatch.setattr(diskpaths, "_DEFINITIONS", kept)
+    monkeypatch.setattr(definitionfiles, "_DEFINITIONS", kept)
 
     with hypervisor.libvirt(), pytest.raises(StorageError, match="has not loaded .*old1.xml"):
         hypervisor.init()
@@ -129,7 +129,7 @@ def test_nothing_is_written_over_a_definition_that_libvirt_has_not_loaded(
     kept = tmp_path / "not-loaded"
     kept.mkdir()
     (kept / "web1.xml").write_text("<what only a newer libvirt reads/>")
-    monkeypatch.setattr(diskpaths, "_DEFINITIONS", kept)
+    monkeypatch.setattr(definitionfiles, "_DEFINITIONS", kept)
 
     with hypervisor.libvirt(), pytest.raises(StorageError, match="'web1' may be on this host"):
         hypervisor.init()

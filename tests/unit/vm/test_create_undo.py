@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from saltvirt.core.errors import BadArgument, NotTakenBack, SeedError, VirtError
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import diskpaths, door
+from saltvirt.storage import definitionfiles, door
 from saltvirt.vm.create.host import apply, create
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.recovery.host import unfinished
@@ -85,7 +85,7 @@ def test_nobody_starts_a_vm_between_its_stop_and_the_end_of_its_definition(faili
 
 
 def test_the_files_stay_until_the_end_of_the_definition_is_on_the_disk(failing, monkeypatch):
-    settle = diskpaths.settle_definitions
+    settle = definitionfiles.settle_definitions
     calls = []
 
     def ill():
@@ -95,7 +95,7 @@ def test_the_files_stay_until_the_end_of_the_definition_is_on_the_disk(failing, 
         settle()
 
     with monkeypatch.context() as broken, failing.libvirt() as conn:
-        broken.setattr(diskpaths, "settle_definitions", ill)
+        broken.setattr(definitionfiles, "settle_definitions", ill)
         with pytest.raises(NotTakenBack, match="step failed; and not everything .* can be removed"):
             failing.init()
         # A power cut would bring it back now, with all that it needs.

@@ -10,7 +10,7 @@ from saltvirt.libvirt.domains import domainfiles, lifecycle
 from saltvirt.storage import ownermark
 from saltvirt.storage.vmvolumes import VmVolumes
 from saltvirt.vm.create.host import create
-from saltvirt.vm.purge.host import purge
+from saltvirt.vm.purge.host import purge, removed
 from saltvirt.vm.show.host import inspect
 from saltvirt.xml.edit import readdomain
 
@@ -140,7 +140,7 @@ def test_variables_that_were_there_before_the_build_stay(hypervisor, conn, monke
 
 
 def test_only_volumes_that_the_build_made_go():
-    removal = purge.Removal(
+    removal = removed.Removal(
         uuid="u",
         made_names=frozenset({"lvm/new", "/a"}),
         kept_paths=frozenset(),

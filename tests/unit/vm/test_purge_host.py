@@ -12,7 +12,7 @@ from saltvirt.core.errors import NameTaken, NoSuchVm, StorageError, VirtError
 from saltvirt.core.journal import records
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
-from saltvirt.storage import diskpaths, door
+from saltvirt.storage import definitionfiles, door
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.purge.host import purge
 from saltvirt.vm.recovery.host import unfinished
@@ -90,7 +90,7 @@ def test_a_purge_that_was_killed_at_a_phase_boundary_can_be_finished(built, poin
 
 @pytest.mark.parametrize(
     ("part", "name"),
-    [(lifecycle, "undefine"), (diskpaths, "settle_definitions"), (unfinished, "remove")],
+    [(lifecycle, "undefine"), (definitionfiles, "settle_definitions"), (unfinished, "remove")],
 )
 @pytest.mark.parametrize("by", ["the next purge", "the next command"])
 def test_a_purge_that_was_killed_in_between_can_be_finished(built, monkeypatch, part, name, by):

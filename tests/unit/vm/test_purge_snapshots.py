@@ -12,7 +12,7 @@ import pytest
 from saltvirt.core.errors import LibvirtRefused
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.storage import (
-    diskpaths,
+    definitionfiles,
     ownermark,
     policies,
     trash,
@@ -145,7 +145,7 @@ def test_nothing_below_goes_while_a_vm_is_not_known_that_may_be_based_on_it(
     (hypervisor.root / "lost/db1.xml").touch()
 
     with hypervisor.libvirt() as conn:
-        monkeypatch.setattr(diskpaths, "_DEFINITIONS", hypervisor.root / "lost")
+        monkeypatch.setattr(definitionfiles, "_DEFINITIONS", hypervisor.root / "lost")
         purge.purge(conn, hypervisor.settings, "web1")
 
     # Nothing is lost: all of it can be brought back.

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import asloaded
 import pytest
-from saltvirt.core.errors import NoSuchVm, StorageError
+from saltvirt.core.errors import NoSuchVm, StorageError, VirtError
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.storage import policies, unreadablechains, vmvolumes
@@ -260,8 +260,25 @@ def test_what_a_disk_outside_all_pools_is_based_on_is_not_wiped(host, tmp_path):
     assert "is based on it" in verdict.reason
     wiped = asloaded.module("_modules/virt_volume.py")
     wiped.config = SimpleNamespace(for_call=lambda *_given: host.settings)
-    with pytest.raises(StorageError, match="is not wiped"):
-        wiped.volume_wipe("vms", "base.qcow2")
+    for is_dry in (True, False):
+        with pytest.raises(StorageError, match="is not wiped"):
+            wiped.volume_wipe("vms", "base.qcow2", test=is_dry)
+
+
+def test_a_dry_run_leaves_a_volume_and_refuses_what_the_deletion_does(host):
+    volume(host, "vms", "free", "used")
+    lifecycle.define(host.conn, vm("d1", of_pool("vms", "used")))
+    virt = asloaded.module("_modules/virt_volume.py")
+    virt.config = SimpleNamespace(for_call=lambda *_given: host.settings)
+
+    assert virt.volume_delete("vms", "free", test=True) == "would be deleted"
+    assert virt.volume_wipe("vms", "free", test=True) == "would be wiped"
+    for is_dry in (True, False):
+        with pytest.raises(VirtError, match="missing"):
+            virt.volume_delete("vms", "missing", test=is_dry)
+    assert volumes(host, "vms") == ["free", "used"]
+    assert virt.volume_delete("vms", "free") is True
+    assert volumes(host, "vms") == ["used"]
 
 
 def test_what_a_disk_in_the_trash_is_based_on_is_used(host, monkeypatch):

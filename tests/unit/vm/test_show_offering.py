@@ -8,7 +8,7 @@ from saltvirt.core.journal import records
 from saltvirt.core.model import Policy, Requirements
 from saltvirt.libvirt import reservations
 from saltvirt.placement import brief
-from saltvirt.storage import diskpaths
+from saltvirt.storage import definitionfiles
 from saltvirt.vm import spec
 from saltvirt.vm.show.host import inspect, offering
 from saltvirt.xml import METADATA_NS
@@ -61,7 +61,7 @@ def test_a_vm_that_libvirt_has_not_loaded_is_told_of_whoever_is_asked(
     kept = tmp_path / "not-loaded"
     kept.mkdir()
     (kept / "web1.xml").touch()
-    monkeypatch.setattr(diskpaths, "_DEFINITIONS", kept)
+    monkeypatch.setattr(definitionfiles, "_DEFINITIONS", kept)
 
     whole, named, info = answers(hypervisor)
 

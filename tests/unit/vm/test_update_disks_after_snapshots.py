@@ -7,7 +7,7 @@ import pytest
 from saltvirt.core.errors import StorageError
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.storage import ownermark
-from saltvirt.vm.purge.host import purge
+from saltvirt.vm.purge.host import removed
 from saltvirt.vm.update.host import apply, request
 from test_update_calls import DEFAULTS
 from updatekit import IDLE
@@ -84,7 +84,7 @@ def test_what_a_snapshot_has_left_below_an_added_disk_goes_with_its_vm(hyperviso
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *words], check=True)
         conn.defineXML(lifecycle.secure_xml(conn, "web1").replace(str(added), str(upper)))
 
-        own = purge.find_own_files(conn, hypervisor.settings, "web1", False)
+        own = removed.find_own_files(conn, hypervisor.settings, "web1", False)
 
         assert ownermark.read_owner(added).uuid == lifecycle.uuid(conn, "web1")
     assert {str(added), str(upper)} <= set(own)

@@ -1,4 +1,4 @@
-"""A machine with PCIe gets ports for the devices that come while the VM runs."""
+"""A machine with PCIe gets ports for devices that are attached while the VM runs."""
 
 import dataclasses
 
@@ -8,15 +8,15 @@ from saltvirt.xml import parse
 from saltvirt.xml.domain import controller, domain
 
 
-def vm(**more):
+def vm(**fields):
     disks = (Disk(name="system", target="vda", path="/x/web1_system.qcow2", format="qcow2"),)
     nics = (Nic(name="eth0", type="bridge", source="br0", mac="52:54:00:00:00:01"),)
-    usual = {"name": "web1", "cpu": 1, "vcpus": 1, "memory": 512, "memory_mib": 512}
-    return Vm(**{**usual, "disks": disks, "nics": nics, "arch": "x86_64", **more})
+    defaults = {"name": "web1", "cpu": 1, "vcpus": 1, "memory": 512, "memory_mib": 512}
+    return Vm(**{**defaults, "disks": disks, "nics": nics, "arch": "x86_64", **fields})
 
 
-def ports(one):
-    root = parse(domain.build(one))
+def ports(vm_):
+    root = parse(domain.build(vm_))
     return root.findall("devices/controller[@model='pcie-root-port']")
 
 
@@ -30,13 +30,13 @@ def ports(one):
         (None, "aarch64"),
     ],
 )
-def test_eight_devices_can_come_to_a_running_vm(machine, arch):
-    one = vm(machine=machine, arch=arch)
+def test_a_running_vm_can_get_eight_more_devices(machine, arch):
+    small_vm = vm(machine=machine, arch=arch)
 
-    # A disk, a NIC, five that libvirt adds, and eight.
-    assert len(ports(one)) == 15
-    more = dataclasses.replace(one, disks=one.disks * 6)
-    assert len(ports(more)) == 20
+    # A disk, a NIC, five devices that libvirt adds, and eight spare ports.
+    assert len(ports(small_vm)) == 15
+    large_vm = dataclasses.replace(small_vm, disks=small_vm.disks * 6)
+    assert len(ports(large_vm)) == 20
 
 
 @pytest.mark.parametrize("machine", [None, "pc", "pc-i440fx-7.2", "s390-ccw-virtio"])
@@ -44,8 +44,8 @@ def test_a_machine_without_pcie_gets_none(machine):
     assert parse(domain.build(vm(machine=machine))).find("devices/controller") is None
 
 
-def test_the_root_is_named_before_its_ports():
-    first, *rest = controller.ports(vm(machine="q35"))
+def test_the_root_comes_before_its_ports():
+    first, *further = controller.ports(vm(machine="q35"))
 
     assert (first.model, first.index) == ("pcie-root", "0")
-    assert {one.model for one in rest} == {"pcie-root-port"}
+    assert {controller_.model for controller_ in further} == {"pcie-root-port"}

@@ -1,4 +1,4 @@
-"""Domain XML: golden files, libvirt's own schema, and what is read back."""
+"""Domain XML: golden files, libvirt's own schema, and reading back."""
 
 import json
 import re
@@ -147,9 +147,9 @@ BIG_MEMORY = {
 }
 
 
-def meant(name="centos1", cpu=2, mem=512, **given):
-    """Return the VM of a call, its disks placed as the host would."""
-    vm = spec.deployment(HOST, name, cpu, mem, given).vm
+def vm_of_call(name="centos1", cpu=2, mem=512, **options):
+    """Return the VM of a call, with its disks placed as by the host."""
+    vm = spec.deployment(HOST, name, cpu, mem, options).vm
     disks = tuple(
         replace(
             disk,
@@ -158,13 +158,13 @@ def meant(name="centos1", cpu=2, mem=512, **given):
         )
         for disk in vm.disks
     )
-    seed = f"/srv/salt-images/{name}_seed.iso.qcow2" if given.get("image") else None
+    seed = f"/srv/salt-images/{name}_seed.iso.qcow2" if options.get("image") else None
     return replace(vm, disks=disks, seed_path=seed, domain_type="qemu", arch="x86_64")
 
 
-def built(*args, host_devices=(), **kwargs):
+def xml_of_call(*args, host_devices=(), **kwargs):
     """Return the XML of a call."""
-    return domain.build(meant(*args, **kwargs), host_devices)
+    return domain.build(vm_of_call(*args, **kwargs), host_devices)
 
 
 SECRET = "<secret type='ceph' uuid='3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77'/>"
@@ -180,12 +180,12 @@ POOLS = {
     "<name>v</name></source></pool>",
 }
 URL = "https://web.example:8443/iso/x.iso?a=1&b=2"
-ELSEWHERE = {"disks": [{"name": "cd", "device": "cdrom", "source_file": URL}]}
+REMOTE_MEDIUM = {"disks": [{"name": "cd", "device": "cdrom", "source_file": URL}]}
 
 
-def _elsewhere():
-    """Return disks in pools that are no folders, and a remote medium."""
-    disks = list(meant(**ELSEWHERE).disks[1:])
+def _remote_disks():
+    """Return disks in pools without a folder, and a remote medium."""
+    disks = list(vm_of_call(**REMOTE_MEDIUM).disks[1:])
     for number, text in enumerate(POOLS.values()):
         place = pooldisk.remote_source(storagepool.read(parse(text)), "centos1_data")
         disks.append(Disk(name="data", target=f"vd{'abcdef'[number]}", elsewhere=place))
@@ -193,27 +193,29 @@ def _elsewhere():
 
 
 def calls_of_page():
-    """Return what the page about ISO installs gives virt.init and virt.running, by the VMs."""
-    out = {}
+    """Return the calls on the page about ISO installs, by the names of the VMs."""
+    calls = {}
     for line in re.findall(r"^salt-run virt.init (.*)$", PAGE.read_text(), re.MULTILINE):
         name, cpu, mem, host, *words = shlex.split(line)
         assert host == "host=hyper1"
         keywords = [word.partition("=") for word in words]
-        given = {key: yaml.safe_load(value) for key, _sign, value in keywords}
-        out[name] = {"cpu": int(cpu), "mem": int(mem), **given}
+        options = {key: yaml.safe_load(value) for key, _sign, value in keywords}
+        calls[name] = {"cpu": int(cpu), "mem": int(mem), **options}
     for block in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL):
         for name, state in yaml.safe_load(block).items():
             rows = state["virt.running"]
             # A state without profiles has only the disks and NICs that it lists.
-            out[name] = {"disk": None, "nic": None} | {k: v for row in rows for k, v in row.items()}
-    return out
+            calls[name] = {"disk": None, "nic": None} | {
+                k: v for row in rows for k, v in row.items()
+            }
+    return calls
 
 
-def everything():
+def all_cases():
     """Return the XML of every case by name."""
-    out = {name: built(**given) for name, given in CASES.items()}
-    out["cpu-mapping"] = built(cpu=BIG_CPU, mem=2048)
-    out["memory-mapping"] = built(
+    texts = {name: xml_of_call(**options) for name, options in CASES.items()}
+    texts["cpu-mapping"] = xml_of_call(cpu=BIG_CPU, mem=2048)
+    texts["memory-mapping"] = xml_of_call(
         cpu={"maximum": 2, "numa": {0: {"cpus": "0-1", "memory": "1g"}}},
         mem=BIG_MEMORY,
         numatune={
@@ -221,14 +223,16 @@ def everything():
             "memnodes": {0: {"mode": "strict", "nodeset": "0"}},
         },
     )
-    out["elsewhere"] = domain.build(replace(meant(**ELSEWHERE), disks=_elsewhere()))
+    texts["elsewhere"] = domain.build(replace(vm_of_call(**REMOTE_MEDIUM), disks=_remote_disks()))
     devices = [
         {"name": "pci_0000_03_00_0"},
         {"name": "usb_1_2", "vendor_id": "0x046d", "product_id": "0xc52b"},
     ]
-    out["host-devices"] = built(host_devices=devices)
-    out |= {f"page-{name}": built(name, **given) for name, given in calls_of_page().items()}
-    return out
+    texts["host-devices"] = xml_of_call(host_devices=devices)
+    texts |= {
+        f"page-{name}": xml_of_call(name, **options) for name, options in calls_of_page().items()
+    }
+    return texts
 
 
 @pytest.mark.parametrize(
@@ -243,8 +247,8 @@ def everything():
         "page-win1",
     ],
 )
-def test_the_xml_is_what_it_was(name, request):
-    path, text = GOLDEN / f"{name}.xml", everything()[name]
+def test_the_xml_is_that_of_the_golden_file(name, request):
+    path, text = GOLDEN / f"{name}.xml", all_cases()[name]
     if request.config.getoption("--regenerate"):
         path.write_text(text)
 
@@ -252,19 +256,19 @@ def test_the_xml_is_what_it_was(name, request):
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.xml")), ids=lambda path: path.stem)
-def test_what_is_read_of_our_xml_builds_it_again(path):
-    found = domain.read(parse(path.read_text()))
+def test_the_golden_xml_is_read_and_built_again(path):
+    content = domain.read(parse(path.read_text()))
 
-    assert to_text(element.build(found)) == path.read_text()
+    assert to_text(element.build(content)) == path.read_text()
 
 
 def test_libvirts_own_checker_takes_every_golden_file(validate):
     validate(path.read_text() for path in sorted(GOLDEN.glob("*.xml")))
-    one = subprocess.run(
+    process = subprocess.run(
         ["virt-xml-validate", GOLDEN / "default.xml", "domain"], capture_output=True, check=False
     )
 
-    assert one.returncode == 0, one.stdout
+    assert process.returncode == 0, process.stdout
 
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,20}", fullmatch=True)
@@ -299,23 +303,23 @@ CALLS = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-def test_whatever_is_asked_for_is_valid_for_libvirt(validate):
+def test_any_request_is_valid_for_libvirt(validate):
     texts = []
 
     @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
     @given(NAMES, st.integers(1, 512), st.integers(1, 10**7), CALLS)
-    def generate(name, cpu, mem, given):
-        wanted = meant(name, cpu, mem, **given)
-        text = domain.build(wanted)
+    def generate(name, cpu, mem, options):
+        vm = vm_of_call(name, cpu, mem, **options)
+        text = domain.build(vm)
         texts.append(text)
-        assert domain.read(parse(text)) == domain.from_call(wanted)
+        assert domain.read(parse(text)) == domain.from_call(vm)
 
     generate()
     validate(texts)
 
 
 def test_no_text_of_a_user_becomes_markup():
-    text = built(affinity=["</metadata><devices>", "<!--"])
+    text = xml_of_call(affinity=["</metadata><devices>", "<!--"])
 
     assert readdomain.describe_notes(readdomain.domain(text))["affinity"] == [
         "</metadata><devices>",
@@ -323,8 +327,8 @@ def test_no_text_of_a_user_becomes_markup():
     ]
 
 
-def test_what_was_built_is_read_back():
-    root = readdomain.domain(everything()["disks"])
+def test_built_xml_is_read_back():
+    root = readdomain.domain(all_cases()["disks"])
 
     assert [d["target"] for d in readdomain.disk_sources(root)] == ["vda", "sda", "hda", "sdb"]
     assert [n["source"] for n in readdomain.nics(root).values()] == [{"bridge": "br0"}]
@@ -332,10 +336,10 @@ def test_what_was_built_is_read_back():
     assert readdomain.describe_notes(root)["disk_mib"] == 8192 + 10240
 
 
-def test_a_uuid_that_was_chosen_is_defined(validate):
+def test_a_chosen_uuid_is_defined(validate):
     uuid = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0"
 
-    text = domain.build(replace(meant(), uuid=uuid))
+    text = domain.build(replace(vm_of_call(), uuid=uuid))
 
     validate([text])
     assert domain.read(parse(text)).uuid == uuid
@@ -345,11 +349,11 @@ def test_a_seed_without_a_free_target_is_refused():
     disks = [{"name": f"d{number}"} for number in range(25)]
 
     with pytest.raises(BadArgument, match="vdb to vdz are in use"):
-        built(image="salt://c.img", disks=disks)
+        xml_of_call(image="salt://c.img", disks=disks)
 
 
 def test_the_old_shape_of_a_display():
-    assert readdomain.graphics(readdomain.domain(everything()["vnc"])) == {
+    assert readdomain.graphics(readdomain.domain(all_cases()["vnc"])) == {
         "autoport": "yes",
         "keymap": "None",
         "listen": "127.0.0.1",
@@ -366,7 +370,7 @@ def test_xml_with_entities_is_refused_before_anything_expands_it():
 
 
 @pytest.mark.parametrize(
-    ("given", "key"),
+    ("options", "key"),
     [
         ({"cpu": {"maximum": 1, "modell": "x"}}, "modell"),
         ({"mem": {"boot": 1, "hugepage": []}}, "hugepage"),
@@ -378,9 +382,9 @@ def test_xml_with_entities_is_refused_before_anything_expands_it():
         ({"numatune": {"memry": 1}}, "memry"),
     ],
 )
-def test_an_unknown_key_inside_a_mapping_is_named(given, key):
+def test_an_unknown_key_inside_a_mapping_is_named(options, key):
     with pytest.raises(BadArgument, match=f"no argument '{key}'"):
-        built(**given)
+        xml_of_call(**options)
 
 
 def test_a_host_without_our_metadata_is_read_without_complaint():

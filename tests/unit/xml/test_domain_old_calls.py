@@ -1,4 +1,4 @@
-"""What calls of Salt 3006 say in their own way, and what libvirt counts in its own units."""
+"""Calls in the form of Salt 3006, and values in libvirt's own units."""
 
 import pytest
 from saltvirt.core.errors import BadArgument
@@ -9,7 +9,7 @@ from saltvirt.xml.node import nodedev
 
 
 @pytest.mark.parametrize(
-    ("given", "size", "unit"),
+    ("options", "size", "unit"),
     [
         ({"size": 768}, "768", "KiB"),
         ({"size": "768"}, "768", "KiB"),
@@ -18,44 +18,44 @@ from saltvirt.xml.node import nodedev
         ({"size": "2m", "unit": "KiB"}, "2", "MiB"),
     ],
 )
-def test_a_cache_is_counted_in_kib_and_written_as_libvirt_does_it(given, size, unit):
-    asked = {"cachetune": {"0": {0: {"level": 3, "type": "both", **given}}}}
-    tune = cputune.from_call(asked)
+def test_the_size_of_a_cache_is_in_kib_and_written_as_libvirt_does_it(options, size, unit):
+    request = {"cachetune": {"0": {0: {"level": 3, "type": "both", **options}}}}
+    tune = cputune.from_call(request)
 
     ((_name, row),) = tune.parts[0].rows
     assert (row["size"], row["unit"]) == (size, unit)
-    # What is there is no change when it is asked for again.
-    assert cputune.apply_changes(tune, asked) == tune
+    # The same request again is no change.
+    assert cputune.apply_changes(tune, request) == tune
 
 
 def test_features_have_the_name_of_3006s_states_too():
-    given = {"feature": {"lahf": "optional", "pcid": "disable"}, "features": {"pcid": "require"}}
-    both = {"lahf": "optional", "pcid": "require"}
+    options = {"feature": {"lahf": "optional", "pcid": "disable"}, "features": {"pcid": "require"}}
+    expected = {"lahf": "optional", "pcid": "require"}
 
-    assert cpu.from_call(given, "kvm").features == both
-    assert cpu.apply_changes(cpu.from_call(1, "kvm"), given).features == both
-    assert cpu.apply_changes(cpu.from_call(given, "kvm"), {"feature": None}).features == both
+    assert cpu.from_call(options, "kvm").features == expected
+    assert cpu.apply_changes(cpu.from_call(1, "kvm"), options).features == expected
+    assert cpu.apply_changes(cpu.from_call(options, "kvm"), {"feature": None}).features == expected
 
 
 @pytest.mark.parametrize("key", ["feature", "features"])
-def test_one_feature_is_taken_as_3006s_states_showed_it(key):
-    given = {"model": "core2duo", key: {"policy": "optional", "name": "lahf_lm"}}
-    made = cpu.from_call(given, "kvm")
+def test_one_feature_is_accepted_in_the_form_of_3006s_states(key):
+    options = {"model": "core2duo", key: {"policy": "optional", "name": "lahf_lm"}}
+    cpu_ = cpu.from_call(options, "kvm")
 
-    valuekinds.check({"cpu": given})
-    assert made.features == {"lahf_lm": "optional"}
-    assert cpu.apply_changes(made, given) == made
+    valuekinds.check({"cpu": options})
+    assert cpu_.features == {"lahf_lm": "optional"}
+    assert cpu.apply_changes(cpu_, options) == cpu_
     with pytest.raises(BadArgument, match="cpu:.*:lahf_lm: 'x'; one of force"):
         valuekinds.check({"cpu": {key: {"policy": "x", "name": "lahf_lm"}}})
 
 
-@pytest.mark.parametrize("most", [18446744073709551, "18446744073709551", 17592186044415, -1])
-def test_the_largest_quota_of_each_libvirt_is_taken(most):
-    valuekinds.check({"cpu": {"tuning": {"quota": most, "period": 2**64 - 1}}})
+@pytest.mark.parametrize("quota", [18446744073709551, "18446744073709551", 17592186044415, -1])
+def test_the_largest_quota_of_each_libvirt_is_taken(quota):
+    valuekinds.check({"cpu": {"tuning": {"quota": quota, "period": 2**64 - 1}}})
 
 
 @pytest.mark.parametrize(
-    ("given", "attributes", "catchup"),
+    ("options", "attributes", "catchup"),
     [
         ({"catchup": {"slew": 1, "limit": 2}}, {}, {"slew": "1", "limit": "2"}),
         ({"catchup": {"slew": 1}, "slew": 3}, {}, {"slew": "3"}),
@@ -64,39 +64,39 @@ def test_the_largest_quota_of_each_libvirt_is_taken(most):
         ({"catchup": None}, {}, None),
     ],
 )
-def test_a_timer_that_catches_up(given, attributes, catchup):
-    (timer,) = clock.from_call({"timers": {"rtc": given}}).timers
+def test_a_timer_that_catches_up(options, attributes, catchup):
+    (timer,) = clock.from_call({"timers": {"rtc": options}}).timers
 
     assert timer == clock.Timer(attributes={"name": "rtc", **attributes}, catchup=catchup)
 
 
-@pytest.mark.parametrize("given", ["fast", {"speed": 1}])
-def test_a_timer_that_catches_up_in_no_way_is_refused(given):
+@pytest.mark.parametrize("catchup", ["fast", {"speed": 1}])
+def test_a_timer_that_catches_up_in_no_way_is_refused(catchup):
     with pytest.raises(BadArgument, match="^clock:timers:rtc:catchup"):
-        clock.from_call({"timers": {"rtc": {"catchup": given}}})
+        clock.from_call({"timers": {"rtc": {"catchup": catchup}}})
 
 
 @pytest.mark.parametrize(
-    ("given", "ports"),
+    ("ports_of_call", "ports"),
     [
         ([{}, {}], ["0", "1"]),
         ([{"target_port": 1}, {}, {}], ["1", "0", "2"]),
         ([{}, {"target_port": "0"}], ["1", "0"]),
     ],
 )
-def test_each_port_has_a_number_of_its_own(given, ports):
-    for kind, devices in (("serial", (given, None)), ("console", (None, given))):
-        made = chardev.from_call(*devices, None)
+def test_each_port_has_a_number_of_its_own(ports_of_call, ports):
+    for kind, devices in (("serial", (ports_of_call, None)), ("console", (None, ports_of_call))):
+        devices_ = chardev.from_call(*devices, None)
 
-        assert [one.element for one in made] == [kind] * len(given)
-        assert [one.target["port"] for one in made] == ports
+        assert [device.element for device in devices_] == [kind] * len(ports_of_call)
+        assert [device.target["port"] for device in devices_] == ports
 
 
 @pytest.mark.parametrize("key", ["host", "port", "protocol", "tls"])
-def test_who_names_what_only_tcp_has_means_tcp(key):
-    (made,) = chardev.from_call([{key: "127.0.0.1" if key == "host" else 1}], None, None)
+def test_a_port_with_an_option_of_tcp_is_of_type_tcp(key):
+    (device,) = chardev.from_call([{key: "127.0.0.1" if key == "host" else 1}], None, None)
 
-    assert made.type == "tcp" and made.source["host"] == "127.0.0.1"
+    assert device.type == "tcp" and device.source["host"] == "127.0.0.1"
 
 
 def test_a_port_for_tls_is_not_chosen_anew():
@@ -107,14 +107,21 @@ def test_a_port_for_tls_is_not_chosen_anew():
 
 @pytest.mark.parametrize("adjustment", [3600, "reset", "9"])
 def test_a_clock_of_a_time_zone_has_no_adjustment(adjustment):
-    # Salt 3006 wrote both, and libvirt passed the adjustment over.
+    # Salt 3006 wrote both, and libvirt ignored the adjustment.
     zone = {"offset": "timezone", "timezone": "CEST"}
 
-    made = clock.from_call({"timezone": "CEST", "adjustment": adjustment})
-    assert made.attributes == zone
-    assert clock.apply_changes(made, {"timezone": "CEST", "adjustment": adjustment}) == made
-    for had in ({"adjustment": 9}, {"adjustment": "reset"}, {"utc": False, "adjustment": 9}):
-        assert clock.apply_changes(clock.from_call(had), {"timezone": "CEST"}).attributes == zone
+    clock_ = clock.from_call({"timezone": "CEST", "adjustment": adjustment})
+    assert clock_.attributes == zone
+    assert clock.apply_changes(clock_, {"timezone": "CEST", "adjustment": adjustment}) == clock_
+    for earlier_options in (
+        {"adjustment": 9},
+        {"adjustment": "reset"},
+        {"utc": False, "adjustment": 9},
+    ):
+        assert (
+            clock.apply_changes(clock.from_call(earlier_options), {"timezone": "CEST"}).attributes
+            == zone
+        )
     with pytest.raises(BadArgument, match="clock:adjustment"):
         clock.from_call({"timezone": "CEST", "adjustment": "soon"})
 
@@ -139,17 +146,17 @@ def test_the_address_of_a_device_is_that_of_its_xml(name):
         ("mdev_4b20d080", "'mdev_4b20d080': a VM can get only PCI"),
     ],
 )
-def test_a_device_that_no_vm_can_have_is_told_apart_from_one_that_is_not_there(name, reason):
+def test_the_error_for_an_impossible_device_differs_from_that_for_a_missing_one(name, reason):
     with pytest.raises(BadArgument, match=f"^host_devices: {reason}"):
         hostdev.refuse_unknown(name, {"pci_0000_03_00_0"})
     hostdev.refuse_unknown("pci_0000_03_00_0", {"pci_0000_03_00_0"})
 
 
-@pytest.mark.parametrize("within", ["", "<address type='pci' domain='0' bus='3'/>"])
-def test_a_nic_that_is_a_device_has_an_empty_source(within):
+@pytest.mark.parametrize("content", ["", "<address type='pci' domain='0' bus='3'/>"])
+def test_a_nic_that_is_a_device_has_an_empty_source(content):
     element = parse(
         "<interface type='hostdev'><mac address='52:54:00:00:00:01'/>"
-        f"<source>{within}</source></interface>"
+        f"<source>{content}</source></interface>"
     )
 
     assert nic.describe(element)["source"] == {}

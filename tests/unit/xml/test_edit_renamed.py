@@ -1,4 +1,4 @@
-"""The definition of a VM that was renamed: only what is named after it changes."""
+"""The definition of a VM after a rename: only names derived from the VM's change."""
 
 import pytest
 from saltvirt.xml import METADATA_NS
@@ -14,8 +14,8 @@ VM = """<domain type='kvm' xmlns:saltvirt='{ns}'><name>db1</name><metadata>{note
 def renamed_vm(*, notes="", os="", volume="web1_system", log=LOGS[0]):
     """Return the definition of a VM after its rename from web1 to db1; None if nothing changes."""
     text = VM.format(ns=METADATA_NS, notes=notes, os=os, volume=volume, log=log)
-    out = renamed.definition(text, "web1", "db1", LOGS)
-    return None if out is None else readdomain.domain(out)
+    new_text = renamed.definition(text, "web1", "db1", LOGS)
+    return None if new_text is None else readdomain.domain(new_text)
 
 
 def test_a_vm_without_notes_gets_the_name_of_its_volume():

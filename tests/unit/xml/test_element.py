@@ -1,4 +1,4 @@
-"""What each kind of field of a declared element reads and writes."""
+"""How each kind of field of a declared element is read and written."""
 
 import pytest
 from saltvirt.core.errors import BadArgument, VirtError
@@ -102,15 +102,15 @@ def test_fields_are_written_in_their_order_and_read_again():
     assert read(TEXT) == FULL
 
 
-def test_what_is_missing_is_read_as_none_or_as_declared():
-    nothing = read("<box/>")
+def test_a_missing_part_is_read_as_none_or_as_its_default():
+    empty_box = read("<box/>")
 
-    assert nothing == Box(place=Place())
-    assert element.read(Box, None) == nothing
-    assert to_text(element.build(nothing)).startswith('<box kind="plain">')
+    assert empty_box == Box(place=Place())
+    assert element.read(Box, None) == empty_box
+    assert to_text(element.build(empty_box)).startswith('<box kind="plain">')
 
 
-def test_what_no_field_is_for_is_ignored():
+def test_parts_without_a_field_are_ignored():
     text = TEXT.replace("<heavy />", "<heavy new='yes'><part>x</part></heavy><other/>")
 
     assert read(text.replace('open="no"', 'open="no" closed="no"')) == FULL
@@ -127,10 +127,10 @@ def test_a_list_may_be_missing_or_empty():
     assert element.build(Box(place=Place(), sides=())).find("limits") is None
 
 
-def test_an_element_without_what_it_needs_counts_as_missing():
-    out = read("<box><lid><part unit='piece'/></lid><parts><part/><part>b</part></parts></box>")
+def test_an_element_without_a_required_part_counts_as_missing():
+    box = read("<box><lid><part unit='piece'/></lid><parts><part/><part>b</part></parts></box>")
 
-    assert (out.lid, out.parts) == (None, (Part(name="b"),))
+    assert (box.lid, box.parts) == (None, (Part(name="b"),))
     with pytest.raises(VirtError, match="<part>"):
         element.read(Part, parse("<part/>"))
 
@@ -140,13 +140,13 @@ def test_a_value_may_stand_for_another_that_is_missing():
     assert read("<box><size>lots</size></box>").size_kib == 0
 
 
-def test_what_xml_cannot_hold_is_refused_by_the_name_of_its_element():
+def test_text_that_xml_cannot_hold_is_refused_by_its_element():
     with pytest.raises(BadArgument, match="^row: "):
         element.build(Box(place=Place(row="a\0b")))
     with pytest.raises(BadArgument, match="^color: "):
         element.build(Box(place=Place(), color="a\0b"))
 
 
-def test_no_element_is_built_of_nothing():
+def test_none_builds_no_element():
     assert element.build(None) is None
     assert [part.tag for part in element.build_parts(Place(row="b", seat=7))] == ["row"]

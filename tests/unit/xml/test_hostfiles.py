@@ -1,4 +1,4 @@
-"""What a domain names of its host beside disks: each must be where it is to start."""
+"""The files beside disks that a domain names: they must exist on the host that starts it."""
 
 import pytest
 from saltvirt.xml.domain import sysinfo
@@ -7,8 +7,8 @@ from saltvirt.xml.edit import hostfiles, readdomain
 QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
 
 
-def needed(devices="", more=""):
-    """Return what a host must have for a domain with these elements."""
+def files_of(devices="", more=""):
+    """Return the files that a host needs for a domain with these elements."""
     return hostfiles.required_files(
         readdomain.domain(
             f"<domain {QEMU}><name>m1</name>{more}<devices>{devices}</devices></domain>"
@@ -46,7 +46,7 @@ DEVICES = {
 
 @pytest.mark.parametrize("devices", DEVICES.values(), ids=DEVICES)
 def test_a_file_or_device_that_a_device_names(devices):
-    assert needed(devices) == ["/a"]
+    assert files_of(devices) == ["/a"]
 
 
 FIRMWARE = {
@@ -60,7 +60,7 @@ FIRMWARE = {
 
 @pytest.mark.parametrize("more", FIRMWARE.values(), ids=FIRMWARE)
 def test_a_file_that_firmware_names(more):
-    assert needed(more=more) == ["/a"]
+    assert files_of(more=more) == ["/a"]
 
 
 ARGUMENTS = {
@@ -75,11 +75,11 @@ ARGUMENTS = {
 
 @pytest.mark.parametrize(("option", "value"), ARGUMENTS.items(), ids=ARGUMENTS)
 def test_a_file_that_qemu_is_given(option, value):
-    given = "".join(f"<qemu:arg value='{one}'/>" for one in (option, value))
-    assert needed(more=f"<qemu:commandline>{given}</qemu:commandline>") == ["/a"]
+    arguments = "".join(f"<qemu:arg value='{text}'/>" for text in (option, value))
+    assert files_of(more=f"<qemu:commandline>{arguments}</qemu:commandline>") == ["/a"]
 
 
-MADE = {
+MADE_FILES = {
     "serial": "<serial type='file'><source path='/srv/a/log'/></serial>",
     "log": "<serial type='pty'><log file='/srv/a/log'/></serial>",
     "server": "<serial type='unix'><source mode='bind' path='/srv/a/sock'/></serial>",
@@ -87,12 +87,12 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("devices", MADE.values(), ids=MADE)
+@pytest.mark.parametrize("devices", MADE_FILES.values(), ids=MADE_FILES)
 def test_the_folder_of_a_file_that_is_made(devices):
-    assert needed(devices) == ["/srv/a/"]
+    assert files_of(devices) == ["/srv/a/"]
 
 
-NEITHER = {
+NO_FILES = {
     "pty": "<serial type='pty'><source path='/dev/pts/3'/></serial>",
     "agent": "<channel type='unix'><source mode='bind' path='/var/lib/libvirt/qemu/channel/a'/>"
     "</channel>",
@@ -104,21 +104,24 @@ NEITHER = {
 }
 
 
-@pytest.mark.parametrize("devices", NEITHER.values(), ids=NEITHER)
-def test_what_libvirt_makes_itself_or_no_file_is(devices):
-    assert needed(devices) == []
+@pytest.mark.parametrize("devices", NO_FILES.values(), ids=NO_FILES)
+def test_a_path_that_libvirt_makes_or_that_is_no_file_is_not_required(devices):
+    assert files_of(devices) == []
 
 
-def test_the_credential_of_a_seed_is_told_from_what_somebody_gives_a_guest():
-    ours = sysinfo.for_file(sysinfo.CREDENTIAL, "/srv/web1_seed.credentials")
-    other = sysinfo.for_file("opt/com.coreos/config", "/srv/web1.ign")
+def test_the_credential_of_a_seed_is_distinguished_from_a_users_file():
+    seed_credential = sysinfo.for_file(sysinfo.CREDENTIAL, "/srv/web1_seed.credentials")
+    foreign_file = sysinfo.for_file("opt/com.coreos/config", "/srv/web1.ign")
 
     def root(info):
         text = "<domain><name>m1</name><os/>{}</domain>"
-        made = readdomain.domain(text.format(""))
-        sysinfo.add(made, info)
-        return made
+        root_element = readdomain.domain(text.format(""))
+        sysinfo.add(root_element, info)
+        return root_element
 
-    assert readdomain.has_seed_credential(root(ours)) and hostfiles.required_files(root(ours)) == []
-    assert not readdomain.has_seed_credential(root(other))
-    assert hostfiles.required_files(root(other)) == ["/srv/web1.ign"]
+    assert (
+        readdomain.has_seed_credential(root(seed_credential))
+        and hostfiles.required_files(root(seed_credential)) == []
+    )
+    assert not readdomain.has_seed_credential(root(foreign_file))
+    assert hostfiles.required_files(root(foreign_file)) == ["/srv/web1.ign"]

@@ -1,4 +1,4 @@
-"""What QEMU has rounded is no change, and what somebody changes is one, however large the VM is."""
+"""A size that QEMU rounded is no change; one that a user changes is, for a VM of any size."""
 
 import pytest
 from saltvirt.xml.domain import memory
@@ -9,18 +9,18 @@ GIB = 1024 * 1024
 @pytest.mark.parametrize("size_kib", [512 * 1024, 512 * GIB])
 @pytest.mark.parametrize("more_mib", [1, -1, 512 - 1])
 def test_a_mib_more_or_less_is_a_change(size_kib, more_mib):
-    now = memory.Memory(size_kib=size_kib, current_kib=size_kib)
-    wanted = size_kib // 1024 + more_mib
+    old = memory.Memory(size_kib=size_kib, current_kib=size_kib)
+    size_mib = size_kib // 1024 + more_mib
 
-    found = memory.apply_changes(now, wanted)
+    new = memory.apply_changes(old, size_mib)
 
-    assert (found.size_kib, found.current_kib) == (wanted * 1024, wanted * 1024)
+    assert (new.size_kib, new.current_kib) == (size_mib * 1024, size_mib * 1024)
 
 
-@pytest.mark.parametrize("asked", ["512MB", "1GB", "100.5MiB"])
-def test_what_was_rounded_to_whole_mib_is_no_change(asked):
-    first = memory.from_call({"boot": asked, "current": asked})
+@pytest.mark.parametrize("size", ["512MB", "1GB", "100.5MiB"])
+def test_a_size_that_was_rounded_to_whole_mib_is_no_change(size):
+    first = memory.from_call({"boot": size, "current": size})
     rounded = -(-first.size_kib // 1024) * 1024
-    now = memory.Memory(size_kib=rounded, current_kib=rounded)
+    rounded_memory = memory.Memory(size_kib=rounded, current_kib=rounded)
 
-    assert memory.apply_changes(now, {"boot": asked, "current": asked}) == now
+    assert memory.apply_changes(rounded_memory, {"boot": size, "current": size}) == rounded_memory

@@ -1,4 +1,4 @@
-"""Foreign namespaces keep their prefixes whatever is read and written meanwhile."""
+"""Foreign namespaces keep their prefixes, even if other documents are handled meanwhile."""
 
 import pytest
 from saltvirt.core.options.config import HostSettings
@@ -31,24 +31,24 @@ def test_an_update_keeps_the_prefixes():
 @pytest.mark.libvirt
 def test_libvirt_keeps_them_too():
     with connect.open_connection(HostSettings(uri="test:///default"), readonly=False) as conn:
-        dom = conn.defineXML(to_text(parse(VM.format("prefixed"))))
-        text = dom.XMLDesc(0)
-        dom.undefine()
+        vm = conn.defineXML(to_text(parse(VM.format("prefixed"))))
+        text = vm.XMLDesc(0)
+        vm.undefine()
 
     assert "libosinfo:os" in text and "my-app:b" in text and "ns0" not in text
 
 
 @pytest.mark.parametrize("kind", ["network", "pool"])
-def test_those_of_networks_and_pools_stay(kind):
+def test_the_prefixes_of_networks_and_pools_stay(kind):
     text = to_text(parse(f"<{kind}><metadata><a:b\nxmlns:a='urn:{kind}'/></metadata></{kind}>"))
 
     assert "<a:b />" in text and f'xmlns:a="urn:{kind}"' in text
 
 
 def test_two_documents_may_have_one_prefix_for_two_namespaces():
-    one, other = parse("<x xmlns:p='urn:1'><p:a/></x>"), parse("<x xmlns:p='urn:2'><p:a/></x>")
+    first, second = parse("<x xmlns:p='urn:1'><p:a/></x>"), parse("<x xmlns:p='urn:2'><p:a/></x>")
 
-    for root, uri in ((one, "urn:1"), (other, "urn:2"), (one, "urn:1")):
+    for root, uri in ((first, "urn:1"), (second, "urn:2"), (first, "urn:1")):
         assert to_text(root).startswith(f'<x xmlns:p="{uri}">')
 
 
@@ -56,10 +56,10 @@ def test_one_document_may_have_one_prefix_for_two_namespaces():
     text = "<x><p:a xmlns:p='urn:1'/><p:a xmlns:p='urn:2'/></x>"
     root = parse(to_text(parse(text)))
 
-    assert [one.tag for one in root] == ["{urn:1}a", "{urn:2}a"]
+    assert [element.tag for element in root] == ["{urn:1}a", "{urn:2}a"]
 
 
-def test_this_projects_own_prefix_cannot_be_taken():
+def test_this_projects_own_prefix_stays_reserved():
     text = "<x xmlns:evil='urn:saltvirt:1' xmlns:saltvirt='urn:y'><evil:a/><saltvirt:b/></x>"
 
     assert "<saltvirt:a" in to_text(parse(text))
@@ -74,8 +74,8 @@ def test_this_projects_own_prefix_cannot_be_taken():
         "<x note=\" xmlns:q='urn:10'\"><a/></x>",
     ],
 )
-def test_whatever_is_written_reads_the_same(text):
+def test_any_written_text_reads_the_same(text):
     root = parse(text)
 
-    again = parse(to_text(root))
-    assert [one.tag for one in again.iter()] == [one.tag for one in root.iter()]
+    written = parse(to_text(root))
+    assert [element.tag for element in written.iter()] == [element.tag for element in root.iter()]

@@ -1,4 +1,4 @@
-"""The variables of a VM's firmware are made from a template, in the format of its name."""
+"""The variables of a VM's firmware are made from a template, in the template's format."""
 
 import pytest
 from saltvirt.xml import tag
@@ -28,7 +28,7 @@ def test_without_firmware_there_is_no_template():
 
 
 @pytest.mark.parametrize(
-    ("system", "has"),
+    ("system", "has_flash"),
     [
         (Os(), False),
         (Os(firmware="efi"), True),
@@ -36,5 +36,5 @@ def test_without_firmware_there_is_no_template():
         (Os(loader=Loader(path=CODE, attributes={"type": "rom"})), False),
     ],
 )
-def test_firmware_in_flash_memory_is_known(system, has):
-    assert osboot.has_flash(system) is has
+def test_firmware_in_flash_memory_is_recognized(system, has_flash):
+    assert osboot.has_flash(system) is has_flash

@@ -1,4 +1,4 @@
-"""Domains that others defined: whatever is in them is read, and only what is ours is changed."""
+"""Foreign domains: all of them can be read, and only this project's parts are changed."""
 
 import copy
 import xml.etree.ElementTree as ET
@@ -44,25 +44,25 @@ def test_libvirt_itself_takes_what_these_tests_call_a_domain(validate):
     validate(text for name, text in TEXTS.items() if name != "running13")
 
 
-def test_a_desktop_of_virt_manager():
-    found = domain.read(root_of("windows"))
+def test_a_desktop_of_virt_manager_is_read():
+    content = domain.read(root_of("windows"))
 
-    assert found.memory.size_kib == found.memory.current_kib == 8 * 2**20
-    assert (found.memory.maximum_kib, found.memory.slots) == (32 * 2**20, "16")
-    assert found.memory.backing.hugepages[0].size_kib == 2**20
-    assert found.memory.backing.allocation == {"mode": "immediate", "threads": "4"}
-    assert found.vcpus.attributes == {"placement": "static", "cpuset": "0-7", "current": "4"}
-    assert found.cpu.model.name == "EPYC-Milan"
-    assert found.cpu.features == {"topoext": "require", "svm": "disable"}
-    assert found.notes == metadata.Notes()
-    assert found.os.loader.attributes["secure"] == "yes"
-    assert found.disks[0].driver["queues"] == "4"
-    assert found.interfaces[0].on == "default"
-    assert [one.element for one in found.chardevs] == ["serial", "console", "channel"]
+    assert content.memory.size_kib == content.memory.current_kib == 8 * 2**20
+    assert (content.memory.maximum_kib, content.memory.slots) == (32 * 2**20, "16")
+    assert content.memory.backing.hugepages[0].size_kib == 2**20
+    assert content.memory.backing.allocation == {"mode": "immediate", "threads": "4"}
+    assert content.vcpus.attributes == {"placement": "static", "cpuset": "0-7", "current": "4"}
+    assert content.cpu.model.name == "EPYC-Milan"
+    assert content.cpu.features == {"topoext": "require", "svm": "disable"}
+    assert content.notes == metadata.Notes()
+    assert content.os.loader.attributes["secure"] == "yes"
+    assert content.disks[0].driver["queues"] == "4"
+    assert content.interfaces[0].on == "default"
+    assert [device.element for device in content.chardevs] == ["serial", "console", "channel"]
     assert domain.read(root_of("storage")).rngs[0].path is None
 
 
-def test_what_is_shown_of_a_desktop():
+def test_a_desktop_is_shown_with_its_parts():
     root = root_of("windows")
 
     system, cd = readdomain.disk_sources(root)
@@ -83,7 +83,9 @@ def test_what_is_shown_of_a_desktop():
 
 
 def test_every_kind_of_storage_has_a_place():
-    assert {one["target"]: one["path"] for one in readdomain.disk_sources(root_of("storage"))} == {
+    assert {
+        disk_["target"]: disk_["path"] for disk_ in readdomain.disk_sources(root_of("storage"))
+    } == {
         "vda": "rbd:pool/image",
         "sda": "iscsi:iqn.2013-07.com.example:iscsi-nopool/2",
         "hda": "blk-pool0/blk-pool0-vol0",
@@ -94,7 +96,7 @@ def test_every_kind_of_storage_has_a_place():
     }
 
 
-def test_every_kind_of_network_is_told_apart():
+def test_every_kind_of_network_is_distinguished():
     root = root_of("storage")
 
     assert readdomain.links(root) == {
@@ -108,11 +110,11 @@ def test_every_kind_of_network_is_told_apart():
     assert domain.read(root_of("storage")).interfaces[3].address["slot"] == "0x07"
 
 
-def test_a_domain_that_says_next_to_nothing():
+def test_a_domain_with_next_to_nothing_is_read():
     root = root_of("bare")
-    found = domain.read(root)
+    content = domain.read(root)
 
-    assert (found.memory.size_kib, found.vcpus.maximum, found.cpu) == (4096, "1", None)
+    assert (content.memory.size_kib, content.vcpus.maximum, content.cpu) == (4096, "1", None)
     assert readdomain.cpu(root) == (None, None)
     assert readdomain.loader(root) == {"path": "None"}
     assert (
@@ -129,19 +131,19 @@ ODD = st.sampled_from(["", "x", "-1", "yes", "99999999999999999999", "é", "a/b"
 
 
 def spoil(root, draw):
-    """Take an element away, double or rename it, or spoil its attributes or its text."""
-    parent = draw(st.sampled_from([one for one in root.iter() if len(one)]))
+    """Remove, double or rename an element, or damage its attributes or its text."""
+    parent = draw(st.sampled_from([parent_ for parent_ in root.iter() if len(parent_)]))
     place = draw(st.integers(0, len(parent) - 1))
-    child, how = parent[place], draw(st.integers(0, 5))
-    if how == 0:
+    child, kind = parent[place], draw(st.integers(0, 5))
+    if kind == 0:
         parent.remove(child)
-    elif how == 1:
+    elif kind == 1:
         parent.insert(place, copy.deepcopy(child))
-    elif how == 2:
+    elif kind == 2:
         child.tag = draw(st.sampled_from(["later", "{urn:x}source", "source", "target", "vlan"]))
-    elif how == 3:
+    elif kind == 3:
         child.attrib.clear()
-    elif how == 4:
+    elif kind == 4:
         child.text = draw(ODD)
     else:
         child.attrib.update(dict.fromkeys(child.attrib, draw(ODD)))
@@ -158,14 +160,14 @@ def test_nothing_in_a_domain_breaks_reading_it(data):
     text = ET.tostring(root, encoding="unicode")
     for reader in READERS:
         reader(readdomain.domain(text))
-    found = domain.read(readdomain.domain(text))
-    # What was read of it can be built, and says the same again.
-    assert domain.read(parse(to_text(element.build(found)))) == found
+    content = domain.read(readdomain.domain(text))
+    # The content can be built, and reads the same again.
+    assert domain.read(parse(to_text(element.build(content)))) == content
 
 
 _NIC = "<interface type='bridge'><mac address='52:54:00:00:00:0{}'/></interface>"
 _HELD = "<hostdev mode='capabilities' type='net'><source><interface>eth0</interface></source>"
-# Around the NICs of a domain: what is named as they are, or as what they are in.
+# The surroundings of a domain's NICs: elements with the same names, or the names of their parents.
 AROUND = {
     "nothing": ("", ""),
     "a note": ("<metadata><x:a xmlns:x='x'><devices><interface /></devices></x:a></metadata>", ""),
@@ -174,9 +176,9 @@ AROUND = {
 }
 
 
-@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
-def test_nics_alone_are_read_as_those_of_the_whole(around):
-    note, device = around
+@pytest.mark.parametrize("surroundings", AROUND.values(), ids=AROUND)
+def test_nics_alone_are_read_as_with_the_whole_domain(surroundings):
+    note, device = surroundings
     nics = f"{_NIC.format(1)}<disk/>{_NIC.format(2)}"
     text = f"<domain>{note}<devices><disk/>{nics}{device}</devices></domain>"
 
@@ -191,7 +193,7 @@ def test_nics_alone_are_read_of_any_domain(text):
 
 
 @pytest.mark.parametrize("disk_mib", ["", "x", "-1", "1.5", "²"])
-def test_a_note_that_somebody_spoiled_is_none(disk_mib):
+def test_a_malformed_note_is_ignored(disk_mib):
     note = f"<v:vm xmlns:v='{METADATA_NS}' disk_mib='{disk_mib}'><v:affinity/></v:vm>"
     root = parse(f"<domain><metadata>{note}</metadata></domain>")
 
@@ -199,7 +201,7 @@ def test_a_note_that_somebody_spoiled_is_none(disk_mib):
     assert readdomain.describe_notes(root)["affinity"] == []
 
 
-def test_what_a_later_version_noted_is_kept():
+def test_a_note_of_a_later_version_is_kept():
     text = (
         f"<domain><metadata><v:vm xmlns:v='{METADATA_NS}' xmlns:o='urn:other' later='1' o:a='2'>"
         "<v:affinity>db</v:affinity><v:later>x</v:later><o:own>y</o:own></v:vm></metadata></domain>"
@@ -208,7 +210,7 @@ def test_what_a_later_version_noted_is_kept():
     element = metadata.build_with_note(text, "stay", "yes")
 
     assert element.attrib == {"later": "1", "{urn:other}a": "2", "stay": "yes"}
-    assert [one.tag for one in element] == ["affinity", "later", "{urn:other}own"]
+    assert [part.tag for part in element] == ["affinity", "later", "{urn:other}own"]
 
 
 def shape(element):
@@ -219,20 +221,20 @@ def shape(element):
 
 @pytest.mark.libvirt
 def test_a_note_leaves_all_else_in_a_domain_as_it_was():
-    others = (
+    other_parts = (
         "<metadata><a:app xmlns:a='urn:a' x='1'><a:b>t</a:b></a:app></metadata>",
         "<devices><disk type='file'><source file='/a'/><target dev='vda'/></disk></devices>",
     )
-    text = TEXTS["bare"].replace("<memory>", f"{others[0]}<memory>")
-    text = text.replace("</domain>", f"{others[1]}</domain>")
+    text = TEXTS["bare"].replace("<memory>", f"{other_parts[0]}<memory>")
+    text = text.replace("</domain>", f"{other_parts[1]}</domain>")
     with connect.open_connection(TEST, readonly=False) as conn:
-        dom = conn.defineXML(text)
-        before = parse(dom.XMLDesc(0))
+        vm = conn.defineXML(text)
+        before = parse(vm.XMLDesc(0))
 
         lifecycle.set_stay(conn, "bare", True)
 
-        after = parse(dom.XMLDesc(0))
-        dom.undefine()
+        after = parse(vm.XMLDesc(0))
+        vm.undefine()
     assert readdomain.describe_notes(after)["stay"] is True
     notes = after.find("metadata")
     notes.remove(notes.find(f"{{{METADATA_NS}}}vm"))
@@ -240,12 +242,12 @@ def test_a_note_leaves_all_else_in_a_domain_as_it_was():
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_credential_is_all_that_is_added_to_a_domain(name):
+def test_only_a_credential_is_added_to_a_domain(name):
     before = root_of(name)
 
     after = parse(credentials.add_credential(TEXTS[name], "/srv/x.credentials"))
 
-    (added,) = [one for one in after.iterfind("sysinfo") if one.get("type") == "fwcfg"]
+    (added,) = [part for part in after.iterfind("sysinfo") if part.get("type") == "fwcfg"]
     after.remove(added)
     assert shape(after) == shape(before)
 
@@ -253,21 +255,23 @@ def test_a_credential_is_all_that_is_added_to_a_domain(name):
 def copy_of(text):
     """Return the definition of a clone of a domain."""
     nics = len(parse(text).findall("devices/interface"))
-    own = copied.CopySettings(
+    copy_settings = copied.CopySettings(
         name="web2",
         uuid="3c9a1d3e-6d5a-4d31-9f0e-2b1c4c1d0a77",
         notes=metadata.Notes(seed="/srv/web2_seed.iso"),
-        macs=tuple(f"52:54:00:00:01:{at:02x}" for at in range(nics)),
+        macs=tuple(f"52:54:00:00:01:{index:02x}" for index in range(nics)),
         console_log=("/var/log/old", "/var/log/new"),
         sources={
-            one.target["dev"]: f"{'' if one.type == 'volume' else '/srv/'}new-{one.target['dev']}"
-            for one in copied.disks(parse(text))
-            if one.type in copied.TYPES
+            disk_.target[
+                "dev"
+            ]: f"{'' if disk_.type == 'volume' else '/srv/'}new-{disk_.target['dev']}"
+            for disk_ in copied.disks(parse(text))
+            if disk_.type in copied.TYPES
         },
         variables="/srv/web2_VARS.fd",
         seed=disk.seed("/srv/web2_seed.iso", "vdy"),
     )
-    return copied.definition(text, own)
+    return copied.definition(text, copy_settings)
 
 
 def test_the_clone_of_any_domain_is_one(validate):
@@ -277,7 +281,7 @@ def test_the_clone_of_any_domain_is_one(validate):
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_clone_has_nothing_that_there_can_be_once(name):
+def test_a_clone_shares_nothing_that_must_be_unique(name):
     text = TEXTS[name]
     before, after = parse(text), parse(copy_of(text))
 
@@ -290,13 +294,13 @@ def test_a_clone_has_nothing_that_there_can_be_once(name):
     ) & set(readdomain.macs(after))
     for old, new in zip(copied.disks(before), copied.disks(after), strict=False):
         assert old.type not in copied.TYPES or old.path != new.path
-    for one in after.iterfind("devices/graphics"):
-        assert one.get("port") is None
+    for graphics_ in after.iterfind("devices/graphics"):
+        assert graphics_.get("port") is None
     assert after.find("devices/channel/source[@mode='bind']") is None
-    # What both may have is as it was.
+    # Elements that two VMs may share are unchanged.
     for part in ("cpu", "memory", "vcpu", "features", "clock"):
-        assert [to_text(one) for one in before.iterfind(part)] == [
-            to_text(one) for one in after.iterfind(part)
+        assert [to_text(element_) for element_ in before.iterfind(part)] == [
+            to_text(element_) for element_ in after.iterfind(part)
         ]
 
 
@@ -321,7 +325,7 @@ def test_a_copy_has_all_that_is_its_own_in_place_of_its_sources():
     assert root.find("genid").text is None
     assert root.find("devices/interface/target") is None
     assert root.find("devices/interface/virtualport/parameters").attrib == {}
-    assert [one.get("file") for one in root.iterfind("devices/console/log")] == ["/var/log/new"]
+    assert [log.get("file") for log in root.iterfind("devices/console/log")] == ["/var/log/new"]
     assert root.find("devices/vsock/cid").attrib == {"auto": "yes"}
     assert root.find("devices/graphics").attrib == {
         "type": "vnc",
@@ -349,9 +353,9 @@ def test_a_copy_writes_to_no_file_of_the_host_that_its_source_writes_to():
     root = parse(copy_of(text))
 
     assert [
-        (one.tag, one.get("type"), one.find("source") is None)
-        for one in root.findall("devices/*")
-        if one.tag in ("serial", "console", "parallel")
+        (device.tag, device.get("type"), device.find("source") is None)
+        for device in root.findall("devices/*")
+        if device.tag in ("serial", "console", "parallel")
     ] == [
         ("serial", "pty", True),
         ("console", "pty", True),
@@ -359,8 +363,12 @@ def test_a_copy_writes_to_no_file_of_the_host_that_its_source_writes_to():
         ("serial", "unix", False),
         ("parallel", "pty", True),
     ]
-    said = " ".join(copied.describe_replaced_chardevs(parse(text)))
-    assert said.count("/var/log/web1") == 1 and "/run/web1" in said and "/dev/parport0" in said
+    replaced = " ".join(copied.describe_replaced_chardevs(parse(text)))
+    assert (
+        replaced.count("/var/log/web1") == 1
+        and "/run/web1" in replaced
+        and "/dev/parport0" in replaced
+    )
     assert list(copied.describe_shared(parse(text))) == [
         "shared memory ring is not copied",
         "<qemu:commandline> gives QEMU /srv/a.ign, which is not copied",

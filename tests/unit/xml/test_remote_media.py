@@ -9,9 +9,9 @@ HOST = config.HostSettings()
 
 
 def medium(url, device="cdrom"):
-    """Return where the medium of a call is."""
-    given = {"disks": [{"name": "cd", "device": device, "source_file": url}]}
-    return spec.deployment(HOST, "web1", 1, 64, given).vm.disks[-1].elsewhere
+    """Return the remote source of the medium of a call."""
+    options = {"disks": [{"name": "cd", "device": device, "source_file": url}]}
+    return spec.deployment(HOST, "web1", 1, 64, options).vm.disks[-1].elsewhere
 
 
 # As templates/virt/libvirt_disks.jinja of 3006.25 wrote it: the path with its slash.
@@ -30,13 +30,17 @@ def medium(url, device="cdrom"):
     ],
 )
 def test_a_url_is_where_the_medium_is(url, source, host):
-    found = medium(url)
+    source_of_medium = medium(url)
 
-    assert (found.type, found.source, found.hosts) == ("network", source, (host,))
+    assert (source_of_medium.type, source_of_medium.source, source_of_medium.hosts) == (
+        "network",
+        source,
+        (host,),
+    )
 
 
 @pytest.mark.parametrize(
-    ("url", "why"),
+    ("url", "reason"),
     [
         ("nbd://w/a", "nbd://; one of http, https, ftp, ftps, tftp"),
         ("http://u:secret@w/a", "has a user or a password"),
@@ -45,10 +49,10 @@ def test_a_url_is_where_the_medium_is(url, source, host):
         ("http://w:x/a", "is not a URL"),
     ],
 )
-def test_what_qemu_could_not_fetch_is_refused(url, why):
-    with pytest.raises(BadArgument, match=why) as caught:
+def test_a_url_that_qemu_could_not_fetch_is_refused(url, reason):
+    with pytest.raises(BadArgument, match=reason) as excinfo:
         medium(url)
-    assert "secret" not in str(caught.value)
+    assert "secret" not in str(excinfo.value)
 
 
 def test_a_disk_is_not_a_medium():

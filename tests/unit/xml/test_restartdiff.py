@@ -1,4 +1,4 @@
-"""Whether the next start asks for anything else is told by the texts as it is by what they say."""
+"""Whether the next start needs anything else: the texts give the same answer as their content."""
 
 import xml.etree.ElementTree as ET
 
@@ -11,8 +11,8 @@ from saltvirt.xml.domain import memory, vcpu
 from saltvirt.xml.edit import readdomain, restartdiff
 from sizes import sizes
 
-# As libvirt 9.0 writes one that runs, and its next start.
-NOW = """<domain type='qemu' id='3'>
+# A running domain and its next start, as libvirt 9.0 writes them.
+RUNNING = """<domain type='qemu' id='3'>
   <name>web1</name>
   <memory unit='KiB'>262144</memory>
   <currentMemory unit='KiB'>262144</currentMemory>
@@ -38,7 +38,7 @@ NOW = """<domain type='qemu' id='3'>
   </devices>
 </domain>
 """
-THEN = """<domain type='qemu'>
+NEXT_START = """<domain type='qemu'>
   <name>web1</name>
   <memory unit='KiB'>262144</memory>
   <currentMemory unit='KiB'>262144</currentMemory>
@@ -66,8 +66,8 @@ DISK = """    <disk type='file' device='disk'>
   </devices>"""
 
 
-def test_what_libvirt_adds_to_one_that_runs_is_nothing_else():
-    assert restartdiff.has_same_demand(NOW, THEN)
+def test_elements_that_libvirt_adds_to_a_running_domain_are_no_difference():
+    assert restartdiff.has_same_demand(RUNNING, NEXT_START)
 
 
 @pytest.mark.parametrize(
@@ -81,38 +81,42 @@ def test_what_libvirt_adds_to_one_that_runs_is_nothing_else():
         ("type='qcow2'", "type='raw'"),
     ],
 )
-def test_more_of_anything_is_seen(old, new):
-    then = THEN.replace(old, new)
+def test_any_greater_demand_is_a_difference(old, new):
+    changed = NEXT_START.replace(old, new)
 
-    assert then != THEN
-    assert not restartdiff.has_same_demand(NOW, then)
+    assert changed != NEXT_START
+    assert not restartdiff.has_same_demand(RUNNING, changed)
 
 
 def _of_pages(*rows):
-    listed = "".join(f"      <page size='{size}' unit='KiB'{more}/>\n" for size, more in rows)
-    filled = PAGES.replace("<hugepages/>", f"<hugepages>\n{listed}    </hugepages>")
-    return NOW.replace("  <vcpu", filled)
+    pages = "".join(
+        f"      <page size='{size}' unit='KiB'{attributes}/>\n" for size, attributes in rows
+    )
+    backing = PAGES.replace("<hugepages/>", f"<hugepages>\n{pages}    </hugepages>")
+    return RUNNING.replace("  <vcpu", backing)
 
 
-TWO = [(2048, " nodeset='0'"), (1048576, " nodeset='1'")]
+TWO_SIZES = [(2048, " nodeset='0'"), (1048576, " nodeset='1'")]
 
 
-@pytest.mark.parametrize(("now", "then"), [(TWO, TWO[:1]), (TWO[:1], [(2048, "")])])
-def test_pages_of_one_size_are_more_than_pages_of_two_or_of_a_node(now, then):
-    assert not restartdiff.has_same_demand(_of_pages(*now), _of_pages(*then))
-    assert restartdiff.has_same_demand(_of_pages(*now), _of_pages(*now))
+@pytest.mark.parametrize(
+    ("running", "next_start"), [(TWO_SIZES, TWO_SIZES[:1]), (TWO_SIZES[:1], [(2048, "")])]
+)
+def test_pages_of_one_size_are_more_than_pages_of_two_or_of_a_node(running, next_start):
+    assert not restartdiff.has_same_demand(_of_pages(*running), _of_pages(*next_start))
+    assert restartdiff.has_same_demand(_of_pages(*running), _of_pages(*running))
 
 
-def test_what_was_below_a_disk_and_is_one_itself_is_seen():
+def test_a_base_that_becomes_a_disk_is_a_difference():
     base = "/srv/salt-images/base/x.qcow2"
 
     assert not restartdiff.has_same_demand(
-        NOW, THEN.replace("/srv/salt-images/web1_system.qcow2", base)
+        RUNNING, NEXT_START.replace("/srv/salt-images/web1_system.qcow2", base)
     )
 
 
 def test_texts_of_one_line_are_parsed():
-    first, second = (text.replace("\n", "") for text in (NOW, THEN))
+    first, second = (text.replace("\n", "") for text in (RUNNING, NEXT_START))
 
     assert not restartdiff.has_same_demand(first, second)
 
@@ -124,16 +128,16 @@ def _text(elements):
 
 
 @sizes(quick=60, full=1000)
-def test_no_other_size_is_passed_over(size):
-    one = st.builds(
+def test_no_other_size_is_missed(size):
+    texts = st.builds(
         lambda mem, cpus: _text([*memory.build(mem), *vcpu.build(cpus)]), MEMORIES, VCPUS
     )
 
     @settings(max_examples=size)
-    @given(now=one, then=one)
-    def compared(now, then):
-        if restartdiff.has_same_demand(now, then):
-            first, second = map(parse, (now, then))
+    @given(running=texts, next_start=texts)
+    def compared(running, next_start):
+        if restartdiff.has_same_demand(running, next_start):
+            first, second = map(parse, (running, next_start))
             assert readdomain.sizes(second) == readdomain.sizes(first)
             assert readdomain.memory_from(second)[0] in (None, readdomain.memory_from(first)[0])
 

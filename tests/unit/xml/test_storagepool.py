@@ -1,4 +1,4 @@
-"""What is asked for of pools, volumes and secrets: valid XML, and compared by what it means."""
+"""Pools, volumes and secrets of a call: their XML is valid, and compared by its meaning."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ ADAPTER = {
 }
 MODE = {"mode": "0711", "owner": 107, "group": "107", "label": "a:b:c"}
 # A pool of each type, as an old formula has it.
-EVERY = {
+POOL_BY_TYPE = {
     "dir": ("/srv/vms", {}),
     "fs": ("/mnt/a", {"devices": ["/dev/sdb1"], "format": "ext4"}),
     "netfs": ("/mnt/a", {"hosts": ["a", "b"], "dir": "share", "format": "cifs"}),
@@ -45,28 +45,28 @@ EVERY = {
 }
 
 
-def of(ptype, **changed):
-    """Return the pool of a type, with another source."""
-    target, source = EVERY[ptype]
-    return storagepool.from_call("p1", ptype, target, None, {**source, **changed})
+def pool_of_type(ptype, **changes):
+    """Return the pool of a type, with changes in its source."""
+    target, source = POOL_BY_TYPE[ptype]
+    return storagepool.from_call("p1", ptype, target, None, {**source, **changes})
 
 
-def test_a_pool_of_each_type_is_valid_complete_and_like_itself(validate):
-    assert set(EVERY) == set(storagepool.TAKES)
-    asked = [
+def test_a_pool_of_each_type_is_valid_complete_and_equal_to_itself(validate):
+    assert set(POOL_BY_TYPE) == set(storagepool.TAKES)
+    pools = [
         storagepool.from_call("p1", kind, *(target, MODE, source))
-        for kind, (target, source) in EVERY.items()
+        for kind, (target, source) in POOL_BY_TYPE.items()
     ]
 
-    validate((to_text(storagepool.build(one)) for one in asked), "storagepool")
-    for one in asked:
-        storagepool.refuse_incomplete(one)
-        assert storagepool.read(parse(to_text(storagepool.build(one)))) == one
-        assert storagepool.differences(one, one) == []
+    validate((to_text(storagepool.build(pool)) for pool in pools), "storagepool")
+    for pool in pools:
+        storagepool.refuse_incomplete(pool)
+        assert storagepool.read(parse(to_text(storagepool.build(pool)))) == pool
+        assert storagepool.differences(pool, pool) == []
 
 
 @pytest.mark.parametrize(
-    ("ptype", "changed", "found"),
+    ("ptype", "changes", "expected"),
     [
         ("netfs", {"hosts": ["a"]}, ["source:hosts"]),
         ("netfs", {"hosts": ["a:1", "b"]}, ["source:hosts"]),
@@ -79,20 +79,26 @@ def test_a_pool_of_each_type_is_valid_complete_and_like_itself(validate):
         ("scsi", {"adapter": {"type": "fc_host", "wwnn": "1" * 16}}, ["source:adapter"]),
     ],
 )
-def test_what_is_asked_for_otherwise_is_a_difference(ptype, changed, found):
-    assert storagepool.differences(of(ptype), of(ptype, **changed)) == found
+def test_another_source_is_a_difference(ptype, changes, expected):
+    assert storagepool.differences(pool_of_type(ptype), pool_of_type(ptype, **changes)) == expected
 
 
-def filled_in(ptype, **filled):
-    """Return a pool as libvirt keeps it, with what it fills in by itself."""
-    asked = of(ptype)
-    source = replace(asked.source, **filled)
-    own = {"mode": "0755", "owner": "0", "group": "0"}
-    return replace(asked, uuid="x", permissions=own, source=source, target=asked.target or "/dev/x")
+def pool_as_kept(ptype, **values):
+    """Return a pool as libvirt keeps it, with the values that it fills in."""
+    pool = pool_of_type(ptype)
+    source = replace(pool.source, **values)
+    default_permissions = {"mode": "0755", "owner": "0", "group": "0"}
+    return replace(
+        pool,
+        uuid="x",
+        permissions=default_permissions,
+        source=source,
+        target=pool.target or "/dev/x",
+    )
 
 
 @pytest.mark.parametrize(
-    ("ptype", "dropped", "filled"),
+    ("ptype", "omitted", "values"),
     [
         ("dir", (), {}),
         ("fs", ("format",), {"format": "auto"}),
@@ -102,30 +108,30 @@ def filled_in(ptype, **filled):
         ("rbd", ("name",), {"name": "p1"}),
     ],
 )
-def test_what_libvirt_fills_in_is_no_difference(ptype, dropped, filled):
-    asked = of(ptype, **dict.fromkeys(dropped))
+def test_a_value_that_libvirt_fills_in_is_no_difference(ptype, omitted, values):
+    pool = pool_of_type(ptype, **dict.fromkeys(omitted))
 
-    assert storagepool.differences(filled_in(ptype, **filled), asked) == []
-
-
-def test_only_permissions_that_are_asked_for_are_compared():
-    old = replace(of("dir"), permissions={"mode": "0711", "owner": "0", "group": "0"})
-
-    for asked, found in (({"mode": "711"}, []), ({"mode": 755}, ["permissions"]), (None, [])):
-        wanted = storagepool.from_call("p1", "dir", "/srv/vms", asked)
-        assert storagepool.differences(old, wanted) == found
+    assert storagepool.differences(pool_as_kept(ptype, **values), pool) == []
 
 
-def test_an_owner_of_minus_one_is_whoever_it_is_as_libvirt_has_it():
-    asked = {"mode": "0711", "owner": -1, "group": "-1"}
+def test_only_requested_permissions_are_compared():
+    old = replace(pool_of_type("dir"), permissions={"mode": "0711", "owner": "0", "group": "0"})
 
-    assert permissions.from_call(asked) == {"mode": "0711"}
+    for request, expected in (({"mode": "711"}, []), ({"mode": 755}, ["permissions"]), (None, [])):
+        pool = storagepool.from_call("p1", "dir", "/srv/vms", request)
+        assert storagepool.differences(old, pool) == expected
+
+
+def test_an_owner_of_minus_one_means_any_owner_as_in_libvirt():
+    request = {"mode": "0711", "owner": -1, "group": "-1"}
+
+    assert permissions.from_call(request) == {"mode": "0711"}
     assert permissions.from_call({"owner": -1}) is None
     with pytest.raises(BadArgument, match="permissions:owner"):
         permissions.from_call({"owner": -2})
 
 
-def test_a_change_keeps_what_else_was_defined():
+def test_a_change_keeps_the_rest_of_the_definition():
     root = parse(
         """<pool type='netfs'><name>p1</name><uuid>u</uuid><capacity>1</capacity>
         <features><cow state='no'/></features>
@@ -137,15 +143,15 @@ def test_a_change_keeps_what_else_was_defined():
         root, storagepool.from_call("p1", "netfs", "/mnt/a", {"owner": 7}, source)
     )
 
-    says = storagepool.read(new)
-    assert (says.uuid, says.permissions) == ("u", {"mode": "0700", "owner": "7"})
-    assert says.source.hosts == ({"name": "b"},)
-    assert [one.tag for one in new] == ["name", "uuid", "source", "target", "features"]
+    content = storagepool.read(new)
+    assert (content.uuid, content.permissions) == ("u", {"mode": "0700", "owner": "7"})
+    assert content.source.hosts == ({"name": "b"},)
+    assert [part.tag for part in new] == ["name", "uuid", "source", "target", "features"]
     assert new.find("source/protocol").get("ver") == "4"
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("arguments", "reason"),
     [
         (("x",), "ptype: 'x'; one of dir, fs"),
         (("dir", "srv"), "target: 'srv' is not an absolute path"),
@@ -159,41 +165,41 @@ def test_a_change_keeps_what_else_was_defined():
         (("rbd", None, None, {"auth": {"password": "hush"}}), "has no username"),
     ],
 )
-def test_what_cannot_be_a_pool_is_refused_by_name(given, why):
-    with pytest.raises(BadArgument, match=why) as raised:
-        storagepool.from_call("p1", *given)
-    assert "hush" not in str(raised.value)
+def test_an_impossible_pool_is_refused_by_name(arguments, reason):
+    with pytest.raises(BadArgument, match=reason) as excinfo:
+        storagepool.from_call("p1", *arguments)
+    assert "hush" not in str(excinfo.value)
 
 
 @pytest.mark.parametrize(
     ("ptype", "key"), [("netfs", "hosts"), ("fs", "devices"), ("scsi", "adapter")]
 )
-def test_what_a_type_cannot_do_without_is_named(ptype, key):
+def test_a_required_part_of_a_type_is_named(ptype, key):
     with pytest.raises(BadArgument, match=f"source: {key}: missing; a pool of type {ptype}"):
-        storagepool.refuse_incomplete(of(ptype, **{key: None}))
+        storagepool.refuse_incomplete(pool_of_type(ptype, **{key: None}))
     with pytest.raises(BadArgument, match="target: is missing"):
-        storagepool.refuse_incomplete(replace(of(ptype), target=None))
+        storagepool.refuse_incomplete(replace(pool_of_type(ptype), target=None))
 
 
 @pytest.mark.parametrize("value", ["0770", "770", 770, [{"mode": "0770"}]])
 def test_a_mode_is_octal_however_it_is_written(value):
-    given = value if isinstance(value, list) else {"mode": value}
+    options = value if isinstance(value, list) else {"mode": value}
 
-    assert permissions.from_call(given) == {"mode": "0770"}
+    assert permissions.from_call(options) == {"mode": "0770"}
 
 
 @pytest.mark.parametrize(("kind", "auth"), [("ceph", "ceph"), ("iscsi", "chap")])
 def test_a_secret_is_valid_and_named_as_on_3006(validate, kind, auth):
-    made = secret.for_pool("p1", auth, "pool_p1")
+    secret_ = secret.for_pool("p1", auth, "pool_p1")
 
-    validate([to_text(secret.build(made))], "secret")
-    assert (made.kind, made.usage, made.is_private, made.is_ephemeral) == (
+    validate([to_text(secret.build(secret_))], "secret")
+    assert (secret_.kind, secret_.usage, secret_.is_private, secret_.is_ephemeral) == (
         kind,
         "pool_p1",
         True,
         False,
     )
-    assert made.description == "Passphrase for p1 pool created by Salt"
+    assert secret_.description == "Passphrase for p1 pool created by Salt"
 
 
 @given(
@@ -204,25 +210,25 @@ def test_a_secret_is_valid_and_named_as_on_3006(validate, kind, auth):
     base=st.sampled_from([None, {"path": "/srv/base", "format": "raw"}]),
 )
 def test_a_volume_is_read_as_it_was_asked_for(size, allocation, kind, nocow, base):
-    given_ = {"allocation": allocation, "format": kind, "nocow": nocow, "backing_store": base}
-    asked = storagevolume.from_call("v1", size, **given_)
+    options = {"allocation": allocation, "format": kind, "nocow": nocow, "backing_store": base}
+    volume = storagevolume.from_call("v1", size, **options)
 
-    assert asked.capacity == size * 2**20
-    assert storagevolume.read(parse(to_text(storagevolume.build(asked)))) == asked
+    assert volume.capacity == size * 2**20
+    assert storagevolume.read(parse(to_text(storagevolume.build(volume)))) == volume
 
 
 def test_a_volume_is_valid(validate):
     base = {"path": "/srv/base", "format": "raw"}
-    whole = storagevolume.from_call(
+    full_volume = storagevolume.from_call(
         "v1", "8g", type="file", requested_permissions=MODE, nocow=True, backing_store=base
     )
 
-    made = [whole, storagevolume.from_call("v2", 1, format="qcow2")]
-    validate((to_text(storagevolume.build(one)) for one in made), "storagevol")
+    volumes_ = [full_volume, storagevolume.from_call("v2", 1, format="qcow2")]
+    validate((to_text(storagevolume.build(volume)) for volume in volumes_), "storagevol")
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("options", "reason"),
     [
         ({"size": "much"}, "size: 'much' is not a size"),
         ({"size": 2**63}, "is above libvirt's limit"),
@@ -232,9 +238,9 @@ def test_a_volume_is_valid(validate):
         ({"backing_store": {"path": "/x", "format": "raw", "y": 1}}, "no argument 'y'"),
     ],
 )
-def test_what_cannot_be_a_volume_is_refused_by_name(given, why):
-    with pytest.raises(BadArgument, match=why):
-        storagevolume.from_call("v1", **{"size": 1, **given})
+def test_an_impossible_volume_is_refused_by_name(options, reason):
+    with pytest.raises(BadArgument, match=reason):
+        storagevolume.from_call("v1", **{"size": 1, **options})
 
 
 def test_capabilities_have_the_shape_of_3006():
@@ -260,7 +266,7 @@ def test_capabilities_have_the_shape_of_3006():
     ]
 
 
-def test_the_disks_of_a_domain_and_all_that_is_below_them_are_found():
+def test_all_files_of_a_domains_backing_chains_are_found():
     root = parse(
         """<domain><devices><disk type='file'><source file='/a'/>
         <backingStore><source file='/b'/><backingStore><source dev='/dev/c'/></backingStore>
@@ -270,23 +276,23 @@ def test_the_disks_of_a_domain_and_all_that_is_below_them_are_found():
     )
 
     assert storagevolume.find_used_locations(root) == {
-        *(("path", one) for one in ("/a", "/b", "/dev/c", "x/y")),
+        *(("path", path) for path in ("/a", "/b", "/dev/c", "x/y")),
         ("volume", "p", "v"),
     }
 
 
 @pytest.mark.parametrize("ptype", ["logical", "zfs"])
 def test_a_pool_of_devices_keeps_its_permissions(validate, ptype):
-    asked = storagepool.from_call("p1", ptype, None, {"mode": "0770", "owner": 7}, {"name": "tank"})
-    text = to_text(storagepool.build(asked))
+    pool = storagepool.from_call("p1", ptype, None, {"mode": "0770", "owner": 7}, {"name": "tank"})
+    text = to_text(storagepool.build(pool))
 
     validate([text], "storagepool")
-    assert storagepool.read(parse(text)) == asked
-    assert asked.permissions == {"mode": "0770", "owner": "7"}
+    assert storagepool.read(parse(text)) == pool
+    assert pool.permissions == {"mode": "0770", "owner": "7"}
 
 
 @pytest.mark.parametrize(
-    ("asked", "differs"),
+    ("options", "expected"),
     [
         ({}, []),
         ({"format": "raw"}, []),
@@ -294,9 +300,9 @@ def test_a_pool_of_devices_keeps_its_permissions(validate, ptype):
         ({"backing_store": None}, ["backing store"]),
     ],
 )
-def test_a_format_that_libvirt_does_not_know_is_no_difference(asked, differs):
-    # As libvirt writes a snapshot of LVM.
-    there = storagevolume.read(
+def test_a_format_that_libvirt_does_not_know_is_no_difference(options, expected):
+    # libvirt writes a snapshot of LVM like this.
+    snapshot = storagevolume.read(
         parse(
             "<volume type='block'><name>v</name><capacity unit='bytes'>1048576</capacity>"
             "<target><path>/dev/vg/v</path></target>"
@@ -307,7 +313,7 @@ def test_a_format_that_libvirt_does_not_know_is_no_difference(asked, differs):
 
     assert (
         storagevolume.differences(
-            there, storagevolume.from_call("v", 1, **{"backing_store": base, **asked})
+            snapshot, storagevolume.from_call("v", 1, **{"backing_store": base, **options})
         )
-        == differs
+        == expected
     )

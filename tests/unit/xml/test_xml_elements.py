@@ -1,4 +1,4 @@
-"""Each element of a domain is read back as it was built: read(build(x)) == x, through real text."""
+"""Each element of a domain is read as it was built, through real text: read(build(x)) == x."""
 
 from dataclasses import fields, replace
 from pathlib import Path
@@ -18,8 +18,8 @@ from sizes import sizes
 MIDONET = {"type": "midonet", "interfaceid": "09b11c53-8b5c-4eeb-8f00-d84eaa0aaa4f"}
 
 
-# A field of a network: the names of elements that no field is for.
-READ_ONLY = {"others"}
+# A field of a network: the names of elements without a field.
+FIELDS_WITHOUT_INPUT = {"others"}
 
 
 def parsed(*elements):
@@ -27,19 +27,19 @@ def parsed(*elements):
     return parse(to_text(tag("domain", None, *elements)))
 
 
-def test_every_declared_class_is_tried_here():
+def test_every_declared_class_is_tested_here():
     folder = Path(domain.__file__).parents[1]
-    declared = "".join(path.read_text() for path in folder.rglob("*.py"))
+    sources = "".join(path.read_text() for path in folder.rglob("*.py"))
 
-    ours = {cls for cls in element.DECLARED if cls.__module__.startswith("saltvirt.")}
-    assert ours == {*DECLARED, domain.Domain}
-    assert len(ours) == declared.count("\n@element.declare(")
+    our_classes = {cls for cls in element.DECLARED if cls.__module__.startswith("saltvirt.")}
+    assert our_classes == {*DECLARED, domain.Domain}
+    assert len(our_classes) == sources.count("\n@element.declare(")
 
 
 @sizes(quick=25, full=100)
 @pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
 def test_an_element_is_read_as_it_was_built(cls, size):
-    tried = {field.name: set() for field in fields(cls) if field.name not in READ_ONLY}
+    tried = {field.name: set() for field in fields(cls) if field.name not in FIELDS_WITHOUT_INPUT}
 
     @settings(max_examples=size)
     @given(content=DECLARED[cls])
@@ -72,9 +72,9 @@ def test_a_secret_is_read_as_it_was_built(content):
 @sizes(quick=25, full=200)
 def test_a_domain_is_read_as_it_was_built(size):
     @settings(max_examples=size, deadline=None)
-    @given(one=DOMAINS)
-    def compared(one):
-        assert domain.read(parse(to_text(element.build(one)))) == one
+    @given(content=DOMAINS)
+    def compared(content):
+        assert domain.read(parse(to_text(element.build(content)))) == content
 
     compared()
 
@@ -108,12 +108,12 @@ INTERFACES = st.one_of(
 
 
 @given(entries=st.lists(INTERFACES, max_size=4))
-def test_every_nic_that_can_be_asked_for_is_read_as_it_was_built(entries):
-    named = [{**entry, "name": f"eth{number}"} for number, entry in enumerate(entries)]
+def test_every_nic_of_a_call_is_read_as_it_was_built(entries):
+    entries_with_names = [{**entry, "name": f"eth{number}"} for number, entry in enumerate(entries)]
 
-    for one in map(nic.from_call, profiles.nics("vm", {}, None, named)):
-        (element,) = parsed(nic.build(one))
-        assert nic.read(element) == one
+    for interface in map(nic.from_call, profiles.nics("vm", {}, None, entries_with_names)):
+        (element,) = parsed(nic.build(interface))
+        assert nic.read(element) == interface
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_every_nic_that_can_be_asked_for_is_read_as_it_was_built(entries):
         ("1", "parsec", 0),
     ],
 )
-def test_memory_is_read_in_the_unit_in_which_others_wrote_it(amount, unit, size_kib):
+def test_memory_is_read_in_any_unit(amount, unit, size_kib):
     (element,) = parsed(tag("memory", {"unit": unit}, text=amount))
 
     assert memory.read(tag("domain", None, element)).size_kib == size_kib
@@ -146,7 +146,7 @@ def test_a_character_that_xml_cannot_hold_is_refused_by_name(text):
         nic.build(nic.Interface(mac=text))
 
 
-def test_a_password_is_not_shown_with_what_it_belongs_to():
+def test_a_password_is_not_in_the_text_of_its_element():
     assert "s3cret" not in repr(graphics.from_call({"type": "vnc", "password": "s3cret"}))
 
 
@@ -192,7 +192,7 @@ def test_schedulers_caches_and_bandwidths_of_a_cpu_mapping():
     )
 
 
-def test_the_kind_of_guest_that_was_asked_for():
+def test_the_guest_type_is_that_of_the_call():
     vm = Vm(name="vm", cpu=1, vcpus=1, memory=1, memory_mib=1)
 
     assert osboot.from_call(vm).type == "hvm"

@@ -1,7 +1,7 @@
 """
-All that we give libvirt is valid by its own schemas, over all that can be asked for.
+All XML for libvirt is valid by libvirt's own schemas, for all that a call can request.
 
-Domains are in test_domain_golden.py, changed ones in test_update_xml.py, clones' in
+Domains are in test_domain_golden.py, changed domains in test_update_xml.py, clones in
 test_readdomain_foreign.py, pools of every type in test_storagepool.py.
 """
 
@@ -22,11 +22,11 @@ from saltvirt.xml.node import capabilities
 from saltvirt.xml.storage import secret, snapshot, storagepool, storagevolume
 from sizes import sizes
 from test_readdomain_foreign import TEXTS
-from test_storagepool import EVERY, MODE
+from test_storagepool import MODE, POOL_BY_TYPE
 
 LIBRARY = Path(saltvirt.__file__).parent
-# The calls that give libvirt XML of ours, by the schema of what they take.
-GIVEN = {
+# libvirt's calls with XML of this project, by the schema of that XML.
+CALLS_BY_SCHEMA = {
     "domain": {"defineXML", "defineXMLFlags", "createXML"},
     "network": {"networkDefineXML"},
     "storagepool": {"storagePoolDefineXML", "storagePoolCreateXML"},
@@ -34,7 +34,7 @@ GIVEN = {
     "domainsnapshot": {"snapshotCreateXML"},
     "secret": {"secretDefineXML"},
 }
-# Any text of a user's, as long as a name of DNS or of libvirt may have it.
+# Any word of a user that names of DNS or of libvirt permit.
 WORD = st.from_regex(r"[a-z][a-z0-9-]{0,8}[a-z0-9]", fullmatch=True)
 LABEL = st.text(st.characters(codec="latin-1", categories=("L", "N", "P", "Zs")), min_size=1)
 MACS = st.integers(0, 2**24 - 1).map(
@@ -51,7 +51,7 @@ def keys(**optional):
 def spans(strategy):
     """Return a strategy of ``{start, end}``, in their order."""
     pairs = st.tuples(strategy, strategy).map(sorted)
-    return pairs.map(lambda two: {"start": str(two[0]), "end": str(two[1])})
+    return pairs.map(lambda pair: {"start": str(pair[0]), "end": str(pair[1])})
 
 
 @st.composite
@@ -60,17 +60,17 @@ def configs(draw, family):
     base, prefix = ("10.7.0.0", 24) if family == 4 else ("2001:db8:1::", 64)
     net = ipaddress.ip_network(f"{base}/{prefix}")
     addresses = st.integers(2, 200).map(lambda n: net[n])
-    out = {"cidr": str(net)}
-    out |= draw(keys(dhcp_ranges=st.lists(spans(addresses), max_size=2)))
+    config = {"cidr": str(net)}
+    config |= draw(keys(dhcp_ranges=st.lists(spans(addresses), max_size=2)))
     if family == 4:
         lease = st.fixed_dictionaries({"mac": MACS}, optional={"name": WORD})
         bootp = st.fixed_dictionaries({"file": WORD}, optional={"server": st.just("10.7.0.9")})
-        out |= draw(keys(bootp=bootp, tftp=st.just("/srv/tftp")))
+        config |= draw(keys(bootp=bootp, tftp=st.just("/srv/tftp")))
     else:
         lease = st.fixed_dictionaries({"id": st.just("0:1:0:1:18:aa:62:fe:0:16:3e:44:55:66")})
         lease |= st.fixed_dictionaries({"id": st.just("0:3:0:1:0:16:3e:11:22:33"), "name": WORD})
     hosts = st.dictionaries(addresses.map(str), lease, max_size=2)
-    return out | draw(keys(hosts=hosts))
+    return config | draw(keys(hosts=hosts))
 
 
 SRVS = st.fixed_dictionaries(
@@ -144,12 +144,15 @@ PCI = st.lists(st.sampled_from(["0000:04:00.1", "0000:e3:01.2", "1:2:3.0"]), min
 
 
 def with_address(**optional):
-    """Return a strategy of what a network has that leads elsewhere: an address at least."""
-    more = {**ROUTED, **optional}
+    """Return a strategy of a network that leads elsewhere: it has at least one address."""
+    strategies = {**ROUTED, **optional}
     families = ("ipv4_config", "ipv6_config")
     return st.one_of(
-        st.fixed_dictionaries({one: ROUTED[one]}, optional={k: more[k] for k in more if k != one})
-        for one in families
+        st.fixed_dictionaries(
+            {family: ROUTED[family]},
+            optional={key: strategies[key] for key in strategies if key != family},
+        )
+        for family in families
     )
 
 
@@ -172,31 +175,31 @@ NETWORKS = st.one_of(
 )
 
 
-def test_each_call_that_gives_libvirt_xml_has_its_schema_here():
-    called = {
-        found
+def test_each_call_with_xml_has_its_schema_here():
+    called_names = {
+        name
         for path in LIBRARY.rglob("*.py")
-        for found in re.findall(r"\.(\w+XML\w*)\(", path.read_text())
-        if not re.search(r"XMLDesc|getXML|Capabilities", found)
+        for name in re.findall(r"\.(\w+XML\w*)\(", path.read_text())
+        if not re.search(r"XMLDesc|getXML|Capabilities", name)
     }
 
-    assert called == set().union(*GIVEN.values())
+    assert called_names == set().union(*CALLS_BY_SCHEMA.values())
 
 
 @sizes(quick=60, full=1000)
 def test_every_network_is_valid_and_read_as_it_was_built(validate, size):
-    made = []
+    texts = []
 
     @settings(max_examples=size, deadline=None, suppress_health_check=list(HealthCheck))
     @given(NETWORKS)
-    def generate(asked):
-        bridge, forward, more = asked
-        one = networkspec.from_call("lan", bridge, forward, more)
-        made.append(to_text(network.build(one)))
-        assert network.read(parse(made[-1])) == one
+    def generate(request):
+        bridge, forward, options = request
+        spec = networkspec.from_call("lan", bridge, forward, options)
+        texts.append(to_text(network.build(spec)))
+        assert network.read(parse(texts[-1])) == spec
 
     generate()
-    validate(made, "network")
+    validate(texts, "network")
 
 
 def test_the_network_with_nat_is_valid(validate):
@@ -204,20 +207,20 @@ def test_the_network_with_nat_is_valid(validate):
 
 
 def test_every_snapshot_is_valid(validate):
-    made = []
+    texts = []
 
     @settings(max_examples=20)
     @given(LABEL)
     def generate(name):
-        made.append(to_text(snapshot.build_new(name)))
+        texts.append(to_text(snapshot.build_new(name)))
 
     generate()
-    validate(made, "domainsnapshot")
+    validate(texts, "domainsnapshot")
 
 
 @sizes(quick=25, full=300)
 def test_every_volume_is_valid(validate, size):
-    made = []
+    texts = []
 
     @settings(max_examples=size, deadline=None)
     @given(
@@ -233,23 +236,25 @@ def test_every_volume_is_valid(validate, size):
             nocow=st.booleans(),
         ),
     )
-    def generate(name, capacity, more):
-        made.append(to_text(storagevolume.build(storagevolume.from_call(name, capacity, **more))))
+    def generate(name, capacity, options):
+        texts.append(
+            to_text(storagevolume.build(storagevolume.from_call(name, capacity, **options)))
+        )
 
     generate()
-    validate(made, "storagevol")
+    validate(texts, "storagevol")
 
 
 @pytest.mark.parametrize("mode", [None, MODE, {"mode": "0700"}])
 def test_a_pool_that_is_changed_is_valid(validate, mode):
-    made = []
-    for kind, (target, source) in EVERY.items():
+    texts = []
+    for kind, (target, source) in POOL_BY_TYPE.items():
         old = storagepool.build(storagepool.from_call("p1", kind, target, MODE, source))
         uuid = "<uuid>6695eb01-f6a4-8304-79aa-97f2502e1001</uuid>"
         text = to_text(old).replace("</name>", f"</name>{uuid}", 1)
-        kept = "<features><cow state='no'/></features>" if kind in ("dir", "fs") else ""
-        root = parse(text.replace("<source", f"{kept}<source", 1))
-        made.append(
+        foreign_part = "<features><cow state='no'/></features>" if kind in ("dir", "fs") else ""
+        root = parse(text.replace("<source", f"{foreign_part}<source", 1))
+        texts.append(
             to_text(
                 storagepool.build_changed(
                     root, storagepool.from_call("p1", kind, target, mode, source)
@@ -257,45 +262,45 @@ def test_a_pool_that_is_changed_is_valid(validate, mode):
             )
         )
 
-    validate(made, "storagepool")
+    validate(texts, "storagepool")
 
 
 def test_every_secret_is_valid(validate):
-    made = [
+    secrets = [
         secret.Secret(kind=kind, usage="pool_a b", description=words, is_ephemeral=is_ephemeral)
         for kind in ("ceph", "iscsi")
         for words in (None, "é <b>")
         for is_ephemeral in (True, False)
     ]
 
-    validate((to_text(secret.build(one)) for one in made), "secret")
+    validate((to_text(secret.build(secret_)) for secret_ in secrets), "secret")
 
 
 @pytest.mark.parametrize("learns", [True, False])
 def test_a_clone_of_salt_clouds_is_valid(validate, learns):
-    made = []
-    # The schema here is older than one of the domains.
+    texts = []
+    # libvirt's schema on this machine is older than this domain.
     for text in (text for name, text in TEXTS.items() if name != "running13"):
         files = {path: f"{path}.new" for path in clone.exclusive_files(text)}
         if len(files) == len(clone.exclusive_disks(parse(text))):
-            made.append(clone.domain(text, "web2", "web1", files, learn_addresses=learns))
+            texts.append(clone.domain(text, "web2", "web1", files, learn_addresses=learns))
 
-    assert made
-    validate(made)
+    assert texts
+    validate(texts)
 
 
 def test_the_guest_that_proves_kvm_is_valid(validate):
     validate(
-        probe._DOMAIN.strip().format(kind="kvm", arch="x86_64", machine=one, disk="/run/x")
-        for one in probe.MACHINES
+        probe._DOMAIN.strip().format(kind="kvm", arch="x86_64", machine=machine, disk="/run/x")
+        for machine in probe.MACHINES
     )
 
 
 def test_the_cpu_that_is_compared_is_valid(validate):
-    says = """<domainCapabilities><arch>x86_64</arch><cpu>
+    capabilities_xml = """<domainCapabilities><arch>x86_64</arch><cpu>
     <mode name='host-model' supported='yes'><model fallback='forbid'>Skylake-Client-IBRS</model>
     <vendor>Intel</vendor><maxphysaddr mode='passthrough'/>
     <feature policy='require' name='ss'/><feature policy='disable' name='hle'/></mode></cpu>
     </domainCapabilities>"""
 
-    validate([capabilities.host_model(says)], "cpu")
+    validate([capabilities.host_model(capabilities_xml)], "cpu")

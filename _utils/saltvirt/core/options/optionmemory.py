@@ -189,7 +189,7 @@ def options_in_force(
         "grains": _unwrap(grains),
         "pillar": _unwrap(pillar),
     }
-    sources = [source for name, source in sources_by_name.items() if source or name == "config"]
+    sources = [source for name, source in sources_by_name.items() if name == "config" or source]
     refusal = _pillar_errors(sources_by_name["config"], sources_by_name["pillar"])
     path = _path(sources_by_name["config"])
     if path is None:
@@ -202,8 +202,9 @@ def options_in_force(
 
 def _unwrap(source: Any) -> Mapping[str, Any]:
     """Return a source without the wrapper that Salt's loader gives to modules."""
-    options: Mapping[str, Any] = (source.value() if hasattr(source, "value") else source) or {}
-    return options
+    options: Mapping[str, Any] | None = source.value() if hasattr(source, "value") else source
+    # Salt 3008 counts all options to see that there are any.
+    return {} if options is None else options
 
 
 def _path(opts: Mapping[str, Any]) -> Path | None:
@@ -295,7 +296,7 @@ class _OptionSession:
             )
         if reason and remembered_section is not None:
             self._sources.append(replace_section(self._names, source, remembered_section))
-        elif source or name == "config":
+        elif name == "config" or source:
             self._sources.append(source)
 
     def _incomplete(self, name: str) -> str | None:

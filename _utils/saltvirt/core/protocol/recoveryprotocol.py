@@ -63,6 +63,12 @@ def settle() -> Effects:
             is_moved = _MOVED.get(step, is_moved)
 
 
+def foretell() -> Effects:
+    """Return the first step of :func:`settle`; only look."""
+    _target, step = yield from _look(is_arrival_confirmed=False)
+    return step
+
+
 def _look(is_arrival_confirmed: bool) -> Effects:
     """Return the target's answer, and the next step."""
     while True:

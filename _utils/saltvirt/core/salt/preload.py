@@ -49,7 +49,7 @@ MODULES = (
     "saltvirt.placement.brief",
     "saltvirt.storage.fileusers",
     "saltvirt.storage.lostdisks",
-    "saltvirt.vm.purge.host.purge",
+    "saltvirt.vm.purge.host.removed",
     "saltvirt.vm.show.host.inspect",
     "saltvirt.vm.show.host.listing",
     "saltvirt.vm.show.host.offering",

@@ -320,17 +320,22 @@ def define_xml(conn: Any, pool: str, text: str) -> None:
     conn.storagePoolLookupByName(pool).createXML(text, 0)
 
 
-def delete(conn: Any, pool: str, volume: str, check: Callable[[], object]) -> None:
+def delete(
+    conn: Any, pool: str, volume: str, check: Callable[[], object], *, is_dry: bool = False
+) -> None:
     """
     Remove a volume with its content, unless a running VM uses it.
 
     check
         Raises if the volume is not free.
+    is_dry
+        Only check. Defaults to False.
     """
     libvirt_volume = lookup(conn, pool, volume)
     refuse_running(conn, pool, volume)
     check()
-    libvirt_volume.delete(0)
+    if not is_dry:
+        libvirt_volume.delete(0)
 
 
 def resize(

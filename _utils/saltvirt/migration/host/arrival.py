@@ -22,7 +22,7 @@ from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.migration.host import arrivalchecks, arrivalplan, incomingfiles, peer
 from saltvirt.migration.host.moveend import End
 from saltvirt.placement.answers import MigrationInfo
-from saltvirt.storage import claims, diskpaths, ownermark, policies, trash
+from saltvirt.storage import claims, definitionfiles, ownermark, policies, trash
 from saltvirt.storage.images import incoming, removal
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.recovery.host import unfinished
@@ -78,7 +78,7 @@ class Arrival(End[ArrivalFacts]):
         self._reserving.enter_context(reservations.host_lock(self._settings))
         startlock.refuse_moving(self._settings, self._name, self.moving.uuid)
         reservations.refuse_building(self._settings, self._name)
-        diskpaths.refuse_not_loaded(self.conn, self._name)
+        definitionfiles.refuse_not_loaded(self.conn, self._name)
         reasons = arrivalchecks.check(self.conn, self._settings, self.moving)
         if reasons:
             raise ReservationRefused(self._name, reasons)
@@ -165,7 +165,7 @@ class Arrival(End[ArrivalFacts]):
         for path in present_paths:
             ownermark.mark(path, self._name, self.facts.uuid)
         files.sync_files(present_paths)
-        diskpaths.settle_definitions()
+        definitionfiles.settle_definitions()
         departedvms.forget_target(self._settings, self._name)
 
     def _arrived(self) -> str:
@@ -226,7 +226,7 @@ class Arrival(End[ArrivalFacts]):
             with connect.open_connection(self._settings, readonly=False) as conn:
                 # The VM may have been renamed, and its name given to another VM.
                 lifecycle.set_autostart(conn, self._here(conn) or self._name, "on")
-            diskpaths.settle_definitions()
+            definitionfiles.settle_definitions()
         except HostUnreachable:
             raise
         except VirtError as error:
@@ -246,7 +246,7 @@ class Arrival(End[ArrivalFacts]):
             self.refuse_running()
             # The source still has the snapshots that were redefined here.
             self._forget(name, with_snapshots=True)
-            diskpaths.settle_definitions()
+            definitionfiles.settle_definitions()
 
     def remove(self) -> None:
         token, paths = self._held.now.token, self.facts.paths

@@ -23,9 +23,9 @@ from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.migration.host import arrivalchecks, peer, sending
 from saltvirt.migration.host.moveend import End
 from saltvirt.placement.answers import MigrationInfo
-from saltvirt.storage import diskpaths, policies, trash
+from saltvirt.storage import definitionfiles, policies, trash
 from saltvirt.vm.power.host import startlock
-from saltvirt.vm.purge.host import purge
+from saltvirt.vm.purge.host import removed
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.vm.show.host import migrationinfo
 
@@ -144,7 +144,7 @@ class Departure(End[DepartureFacts]):
 
     def begin(self, token: str, phase: str) -> None:
         moving = self.moving
-        own_paths = purge.find_own_files(self.conn, self._settings, self._name, removables=False)
+        own_paths = removed.find_own_files(self.conn, self._settings, self._name, removables=False)
         shared_paths = {disk.path for disk in moving.disks if disk.how == "shared"}
         nvram = [file.path for file in moving.nvram]
         volumes = [
@@ -256,7 +256,7 @@ class Departure(End[DepartureFacts]):
         if self.facts.autostart:
             lifecycle.set_autostart(self.conn, self._name, "off")
             # Sync, or this host could start the VM after a crash while it runs on the target.
-            diskpaths.settle_definitions()
+            definitionfiles.settle_definitions()
 
     def autostart_on(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
@@ -266,7 +266,7 @@ class Departure(End[DepartureFacts]):
         lifecycle.unmark_moved(self.conn, name)
         if self.facts.autostart:
             lifecycle.set_autostart(self.conn, name, "on")
-            diskpaths.settle_definitions()
+            definitionfiles.settle_definitions()
 
     def refuse_gone(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
@@ -336,6 +336,7 @@ class Departure(End[DepartureFacts]):
     def undefine(self) -> None:
         name = lifecycle.name_of(self.conn, self.facts.uuid)
         if name is None:
+            self._drop_leftover()
             return
         self._look_again()
         if self.facts.leaves and self.facts.is_by_hand:
@@ -350,7 +351,15 @@ class Departure(End[DepartureFacts]):
         else:
             # The record ends, so a mark in the definition keeps the VM from starting here.
             lifecycle.mark_moved(self.conn, name, target_host)
-        diskpaths.settle_definitions()
+        definitionfiles.settle_definitions()
+
+    def _drop_leftover(self) -> None:
+        """Remove the definition's file that libvirt has written of a VM without a definition."""
+        uuid = self.facts.uuid
+        if self.facts.leaves and definitionfiles.is_leftover(self.conn, self._name, uuid):
+            self._look_again()
+            definitionfiles.drop_leftover(self.conn, self._name, uuid)
+            definitionfiles.settle_definitions()
 
     def _are_told(self, name: str) -> bool:
         """Return whether the target knows all snapshots that a VM has here."""

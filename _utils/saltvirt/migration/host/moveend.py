@@ -17,7 +17,7 @@ from saltvirt.core.salt.context import Context
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.libvirt.domains.migrate import MigrationFailed
 from saltvirt.placement.answers import MigrationInfo
-from saltvirt.storage import diskpaths, sharing
+from saltvirt.storage import definitionfiles, sharing
 from saltvirt.xml.edit import readdomain
 
 _Facts = TypeVar("_Facts", ArrivalFacts, DepartureFacts)
@@ -79,7 +79,7 @@ class End(Generic[_Facts]):
             raise MigrationFailed(f"VM {self._name!r} runs here, so {host} is not the only one")
         if name is not None:
             lifecycle.mark_moved(self.conn, name, host)
-            diskpaths.settle_definitions()
+            definitionfiles.settle_definitions()
         leftover_paths = [path for path in self.facts.paths if os.path.exists(path)]
         if leftover_paths:
             self.warnings.append(f"its files are left there: {', '.join(leftover_paths)}")

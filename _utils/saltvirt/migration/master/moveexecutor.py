@@ -342,11 +342,14 @@ class MoveExecutor:
         """Have a host run a function, and return its answer as a type."""
         return wire.read(host or "", fun, shape, self._act(host, fun, *args, **options))
 
+    @property
+    def no_departure_message(self) -> str:
+        """What is wrong with a move that needs a step of its unknown source."""
+        return f"no host that answers has the departure of VM {self.name!r} on record"
+
     def _act(self, host: str | None, fun: str, *args: Any, **options: Any) -> Any:
         if host is None:
-            raise MoveFailed(
-                f"no host that answers has the departure of VM {self.name!r} on record"
-            )
+            raise MoveFailed(self.no_departure_message)
         try:
             return act(self._cloud, host, fun, *args, **options)
         except HostUnresponsive:

@@ -242,11 +242,16 @@ def _refuse_third(hands: MoveExecutor) -> None:
         raise MoveFailed(f"{hands.waits_for_others()}; nothing is taken back{more}")
 
 
-def _forget_cancelled(hands: MoveExecutor) -> str | None:
-    """Forget a cancelled move if its target is no longer a minion of this master."""
+def can_forget(hands: MoveExecutor) -> bool:
+    """Return whether a move was cancelled, and its target is no minion of this master any more."""
     source = hands.source_state
     is_over = source is not None and source.phase == moveprotocol.CANCELLED
-    if not (is_over and hands.target in hands.silent and hands.is_unknown(hands.target)):
+    return is_over and hands.target in hands.silent and hands.is_unknown(hands.target)
+
+
+def _forget_cancelled(hands: MoveExecutor) -> str | None:
+    """Forget a cancelled move if its target is no longer a minion of this master."""
+    if not can_forget(hands):
         return None
     hands.forget()
     hands.close()

@@ -19,6 +19,18 @@ from saltvirt.migration.master.moveexecutor import MoveExecutor, MoveFailed, Mov
 
 # How many leftover moves are settled at a time.
 _AT_ONCE = 8
+# How a move would end, by the first step.
+_FORETOLD = {
+    moveprotocol.REDEFINE: "would move to {target}: defined there again, then removed on {source}",
+    moveprotocol.ARRIVE: "would move to {target}, if it is whole there, and be removed on {source}",
+    moveprotocol.FINISH: "has moved to {target}: what {source} has of it would be removed",
+    moveprotocol.END: "has moved to {target}: the record there would end",
+    moveprotocol.CANCEL: "would stay on {source}: what {target} has of it would be removed",
+    moveprotocol.REFUSE: "would stay on {source}: what {target} has of it would be removed",
+    moveprotocol.DROP: "stays on {source}: what {target} has of it would be removed",
+    moveprotocol.FORGET: "stays on {source}: the record there would end",
+    moveprotocol.DONE: "was settled before: the record of this master would end",
+}
 
 
 class Unsettled(MoveFailed):
@@ -132,13 +144,48 @@ def settle(
         if keep is not None:
             raise
         raise _unsettled_error(hands, str(failed)) from failed
-    if step == moveprotocol.KEEP:
-        raise Unsettled(override.describe_undecided(hands))
-    if step == moveprotocol.MOVED_ON:
-        raise Unsettled(override.describe_third_host(hands))
     if step != moveprotocol.DONE:
-        raise _unsettled_error(hands, hands.waits())
+        raise _open_error(hands, step)
     return ended
+
+
+def foretell(cloud: Cloud, name: str, token: str, hosts: MoveHosts, uuid: str | None = None) -> str:
+    """
+    Return in one line how :func:`settle` would end a move, or raise :class:`Unsettled`.
+
+    Nothing is changed: the hosts are asked, and decide nothing.
+    """
+    if orders.is_at_work(cloud.opts, name):
+        raise orders.taken_error(name, "moved")
+    # Without its lock: a dry run keeps no other command from the VM.
+    order = LockedRecord(orders.folder(cloud.opts), orders.PURPOSE, name)
+    hands = MoveExecutor(cloud, order, token, hosts, uuid)
+    try:
+        step = effects.run(recoveryprotocol.foretell(), hands)
+    except VirtError as failed:
+        raise _unsettled_error(hands, str(failed)) from failed
+    if hands.source is None and step in moveprotocol.ON_SOURCE:
+        raise _unsettled_error(hands, hands.no_departure_message)
+    if step == moveprotocol.WAIT and override.can_forget(hands):
+        step = moveprotocol.FORGET
+    if step not in _FORETOLD:
+        raise _open_error(hands, step)
+    source = hands.source or "its unknown source"
+    waits_text = (
+        f"; it is over only when {hands.target} answers"
+        if step == moveprotocol.CANCEL and hands.target_state is None
+        else ""
+    )
+    return _FORETOLD[step].format(source=source, target=hands.target) + waits_text
+
+
+def _open_error(hands: MoveExecutor, step: str) -> Unsettled:
+    """Return the error for a move that is not over after a step."""
+    if step == moveprotocol.KEEP:
+        return Unsettled(override.describe_undecided(hands))
+    if step == moveprotocol.MOVED_ON:
+        return Unsettled(override.describe_third_host(hands))
+    return _unsettled_error(hands, hands.waits())
 
 
 def _settle_as_asked(hands: MoveExecutor, force: bool, keep: str | None) -> tuple[str, str]:

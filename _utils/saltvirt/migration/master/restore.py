@@ -2,7 +2,7 @@
 
 import logging
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,13 @@ from saltvirt.cluster.rpc.hostcommands import act
 from saltvirt.core import terminal
 from saltvirt.core.errors import VirtError
 from saltvirt.core.salt import compat
-from saltvirt.migration.master import evacuationnotes, notesignatures, parallelmoves, recovery
+from saltvirt.migration.master import (
+    evacuationnotes,
+    notesignatures,
+    parallelmoves,
+    recovery,
+    renamedvms,
+)
 from saltvirt.migration.master.evacuate import NotAllMoved, set_maintenance
 
 log = logging.getLogger(__name__)
@@ -28,24 +34,49 @@ class _HostNotes:
         The records of all hosts whose signature was checked.
     uuids
         UUIDs of the VMs in this host's records whose signature was checked.
+    new_names
+        ``{name on record: present name}`` of the VMs that were renamed since.
     """
 
     notes_by_host: evacuationnotes.Notes = field(default_factory=dict)
     uuids: evacuationnotes.Uuids = field(default_factory=dict)
     away: evacuationnotes.EvacuatedVms = field(default_factory=evacuationnotes.EvacuatedVms)
+    new_names: Mapping[str, str] = field(default_factory=dict)
+
+    def by_present_name(self, vms: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a mapping of names on record with the VMs' present names."""
+        return {self.new_names.get(name, name): value for name, value in vms.items()}
+
+    def noted_name(self, name: str) -> str:
+        """Return the name on record of a VM that is called so now."""
+        noted_names = {new_name: noted for noted, new_name in self.new_names.items()}
+        return noted_names.get(name, name)
+
+    def describe_renamed(self, names: Iterable[str]) -> dict[str, str]:
+        """Return a sentence on each of these VMs that was renamed since."""
+        noted_names = {name: self.noted_name(name) for name in names}
+        return {
+            name: f"it was called {noted_name} when it was evacuated"
+            for name, noted_name in noted_names.items()
+            if noted_name != name
+        }
 
 
 def dry_run(cloud: Cloud, host: str) -> dict[str, Any]:
     """Return what :func:`restore` would do; change nothing."""
     inventory.require_host(cloud, host)
-    away = _read_notes(cloud, host).away
-    refused = locate.find_refused_moves(cloud, away.to_return)
+    host_notes = _read_notes(cloud, host)
+    away, to_return = host_notes.away, host_notes.by_present_name(host_notes.away.to_return)
+    refused = locate.find_refused_moves(cloud, to_return)
+    elsewhere = host_notes.by_present_name(away.elsewhere)
+    warnings = host_notes.describe_renamed([*to_return, *elsewhere])
     return {
         "host": host,
-        "moves": {name: host for name in away.to_return if name not in refused},
+        "moves": {name: host for name in to_return if name not in refused},
         "failed": {**away.uncertain, **refused},
         "gone": away.removed,
-        "elsewhere": away.elsewhere,
+        "elsewhere": elsewhere,
+        **({"warnings": warnings} if warnings else {}),
     }
 
 
@@ -73,7 +104,8 @@ def restore(
     if away.closed_names:
         evacuationnotes.note(cloud, host, dict.fromkeys(away.closed_names, ()), {})
 
-    def note_return(name: str, current_host: str, _to: str) -> str | None:
+    def note_return(present_name: str, current_host: str, _to: str) -> str | None:
+        name = host_notes.noted_name(present_name)
         changes = evacuationnotes.plan_changes(host_notes.notes_by_host, name, current_host, host)
         # This host's record last: until then it shows that the VM is to come here.
         order = sorted(changes, key=lambda noting_host: noting_host == host)
@@ -83,18 +115,26 @@ def restore(
             f"the VM is back, but not all hosts have ended its record: {reason}" if reason else None
         )
 
-    moves = {name: (current_host, host) for name, current_host in away.to_return.items()}
+    to_return = host_notes.by_present_name(away.to_return)
+    moves = {name: (current_host, host) for name, current_host in to_return.items()}
     outcome = parallelmoves.move(cloud, moves, pace=pace, is_fixed=True, after=note_return)
-    if outcome.gone:
-        evacuationnotes.note_changes(cloud, {host: dict.fromkeys(outcome.gone, ())}, {})
-    _renew(cloud, host, {*away.closed_names, *outcome.moved, *outcome.gone})
+    gone_names = [host_notes.noted_name(name) for name in outcome.gone]
+    if gone_names:
+        evacuationnotes.note_changes(cloud, {host: dict.fromkeys(gone_names, ())}, {})
+    moved_names = map(host_notes.noted_name, outcome.moved)
+    _renew(cloud, host, {*away.closed_names, *moved_names, *gone_names})
+    elsewhere = host_notes.by_present_name(away.elsewhere)
+    renamed = host_notes.describe_renamed([*outcome.moved, *elsewhere])
     out = {
         "host": host,
         "moved": outcome.moved,
         "failed": {**away.uncertain, **outcome.failed},
         "gone": [*away.removed, *outcome.gone],
-        "elsewhere": away.elsewhere,
-        "warnings": outcome.warnings,
+        "elsewhere": elsewhere,
+        "warnings": {
+            name: "; ".join(filter(None, (renamed.get(name), outcome.warnings.get(name))))
+            for name in {**renamed, **outcome.warnings}
+        },
     }
     if out["failed"]:
         error = NotAllMoved(
@@ -140,19 +180,30 @@ def _read_notes(cloud: Cloud, host: str) -> _HostNotes:
         all_notes, host, names_by_host, {*notes_survey.reasons(), *survey.reasons(), *former_hosts}
     )
     vm_hosts = {vm_host for name, vm_host in away.to_return.items() if name in uuids}
-    migration_survey = (
-        inventory.survey(cloud, vm_hosts, "virt.migration_info")
-        if vm_hosts
-        else inventory.Survey(answers={})
-    )
-    uuids_by_host = {
-        vm_host: {n: vm.uuid for n, vm in vms.items()}
-        for vm_host, vms in migration_survey.answers.items()
+    uuids_by_host, reasons = _survey_uuids(cloud, vm_hosts)
+    away = evacuationnotes.confirm_away(away, host, uuids, uuids_by_host, reasons)
+    lost = renamedvms.list_lost(away, uuids)
+    if not lost:
+        return _HostNotes(notes_by_host=notes_by_host, uuids=uuids, away=away)
+    uuids_by_host, reasons = _survey_uuids(cloud, all_hosts)
+    places = renamedvms.find(lost, uuids_by_host)
+    away, new_names = renamedvms.follow(away, places, all_notes, host, reasons, uuids)
+    return _HostNotes(notes_by_host=notes_by_host, uuids=uuids, away=away, new_names=new_names)
+
+
+def _survey_uuids(
+    cloud: Cloud, hosts: Iterable[str]
+) -> tuple[dict[str, evacuationnotes.Uuids], dict[str, str]]:
+    """Return ``{host: {VM: UUID}}``, and ``{host: reason}`` of the hosts that cannot be asked."""
+    asked_hosts = list(hosts)
+    if not asked_hosts:
+        return {}, {}
+    survey = inventory.survey(cloud, asked_hosts, "virt.migration_info")
+    uuids_by_host: dict[str, evacuationnotes.Uuids] = {
+        vm_host: {name: vm.uuid for name, vm in vms.items()}
+        for vm_host, vms in survey.answers.items()
     }
-    away = evacuationnotes.confirm_away(
-        away, host, uuids, uuids_by_host, migration_survey.reasons()
-    )
-    return _HostNotes(notes_by_host=notes_by_host, uuids=uuids, away=away)
+    return uuids_by_host, survey.reasons()
 
 
 def _find_former_hosts(cloud: Cloud, names: Iterable[str], hypervisors: Iterable[str]) -> set[str]:

@@ -18,17 +18,28 @@ _MOST = 100
 
 
 def settle_all(
-    cloud: Cloud, name: str | None = None, *, force: bool = False, keep: str | None = None
+    cloud: Cloud,
+    name: str | None = None,
+    *,
+    force: bool = False,
+    keep: str | None = None,
+    is_dry: bool = False,
 ) -> dict[str, Any]:
     """
     Settle all recorded moves, or those of one VM; return ``{"settled": {name: how}, ...}``.
+
+    is_dry
+        Change nothing; return how each would end. Goes without ``keep`` and ``force``. Defaults to
+        False.
 
     Raises :class:`saltvirt.migration.master.recovery.Unsettled`, with the table, if a move is not
     over.
     """
     _refuse_unnamed(name, force=force)
-    # A command that was killed at its very end leaves a lock that no process holds.
-    locks.sweep(orders.folder(cloud.opts) / orders.PURPOSE)
+    _refuse_decision(is_dry=is_dry, force=force, keep=keep)
+    if not is_dry:
+        # A command that was killed at its very end leaves a lock that no process holds.
+        locks.sweep(orders.folder(cloud.opts) / orders.PURPOSE)
     all_hosts = inventory.all_hosts(cloud)
     survey = inventory.survey(cloud, all_hosts, "virt.migration_state")
     recorded_moves, disputed = _collect_moves(cloud, survey.answers, name)
@@ -45,10 +56,10 @@ def settle_all(
         word = keep if vm not in out or not _is_end(hosts, keep) else None
         is_forced = force and word == keep
         try:
-            with orders.opened(cloud.opts, vm) as order:
-                ended = recovery.settle(
-                    cloud, order, token, hosts, uuid, force=is_forced, keep=word
-                )
+            if is_dry:
+                ended = recovery.foretell(cloud, vm, token, hosts, uuid)
+            else:
+                ended = _settle(cloud, vm, token, (hosts, uuid), force=is_forced, keep=word)
             out[vm] = _join(out.get(vm), ended)
         except VirtError as error:
             failed[vm] = _join(failed.get(vm), str(error))
@@ -60,6 +71,20 @@ def settle_all(
         unsettled.table = {"settled": out, **survey.errors_by_kind(), "failed": every_failed}
         raise unsettled
     return {"settled": out, **survey.errors_by_kind()}
+
+
+def _settle(
+    cloud: Cloud,
+    vm: str,
+    token: str,
+    route: tuple[MoveHosts, str | None],
+    *,
+    force: bool,
+    keep: str | None,
+) -> str:
+    """Settle one recorded move under the order of its VM; return how it ended."""
+    with orders.opened(cloud.opts, vm) as order:
+        return recovery.settle(cloud, order, token, *route, force=force, keep=keep)
 
 
 def find_moves(
@@ -85,6 +110,12 @@ def _refuse_unnamed(name: str | None, *, force: bool) -> None:
         arguments.text("name", name)
     elif force:
         raise BadArgument("force", "it removes what may be all there is of a VM; name that VM")
+
+
+def _refuse_decision(*, is_dry: bool, force: bool, keep: str | None) -> None:
+    """Raise BadArgument for a dry run with what the operator decides."""
+    if is_dry and (force or keep is not None):
+        raise BadArgument("dry_run", "goes without keep and force: with these the operator decides")
 
 
 def _sort_key(

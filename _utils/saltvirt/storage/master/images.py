@@ -4,7 +4,7 @@ import shlex
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -260,15 +260,20 @@ def restore_trash(cloud: Cloud, host: str, entry: str) -> dict[str, Any]:
 
 
 def empty_trash(
-    cloud: Cloud, host: str | None, entries: tuple[object, ...]
-) -> dict[str, dict[str, int]]:
+    cloud: Cloud, host: str | None, entries: tuple[object, ...], *, is_dry: bool = False
+) -> dict[str, Any]:
     """
     Remove entries of one host, or of all, for good; return ``{host: {entry: bytes}}``.
+
+    is_dry
+        Change nothing; return what would be removed. Defaults to False.
 
     Raises NotAllEmptied, with the same data, if a host fails; the others are emptied all the same.
     """
     if entries and host is None:
         raise BadArgument("host", "say on which host these entries are")
+    if is_dry:
+        return _plan_empty(cloud, host, [str(entry) for entry in entries])
     out, failed = {}, {}
     for trash_host in inventory.hosts(cloud, host=host):
         try:
@@ -282,3 +287,40 @@ def empty_trash(
         short.table = {"emptied": emptied, "failed": failed}
         raise short
     return emptied
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TrashRow:
+    """What a dry run needs of a host's row about an entry of its trash."""
+
+    bytes: int
+    away: list[str] = field(default_factory=list)
+
+
+def _plan_empty(cloud: Cloud, host: str | None, entries: Collection[str]) -> dict[str, Any]:
+    """Return what emptying the trash would remove, and the hosts where that would fail."""
+    survey = inventory.survey(cloud, inventory.hosts(cloud, host=host), "virt.trash")
+    if not survey.answers:
+        raise survey.no_answers_error()
+    out: dict[str, dict[str, int]] = {}
+    failed = dict(survey.failed)
+    for trash_host, answer in survey.answers.items():
+        try:
+            freed, reasons = _plan_for_host(trash_host, answer, entries)
+        except VirtError as error:
+            freed, reasons = {}, [str(error)]
+        out |= {trash_host: freed} if freed else {}
+        failed |= {trash_host: "; ".join(reasons)} if reasons else {}
+    return {**out, **replace(survey, failed=failed).errors_by_kind()}
+
+
+def _plan_for_host(
+    host: str, answer: object, entries: Collection[str]
+) -> tuple[dict[str, int], list[str]]:
+    """Return ``{entry: bytes}`` of what would go from a host's trash, and why some would not."""
+    rows = wire.read(host, "virt.trash", dict[str, _TrashRow], answer)
+    missing = [entry for entry in entries if entry not in rows]
+    chosen = {entry: row for entry, row in rows.items() if not entries or entry in entries}
+    reasons = [f"there is no entry {entry!r} in its trash" for entry in missing]
+    reasons += [reason for row in chosen.values() for reason in row.away]
+    return {entry: row.bytes for entry, row in chosen.items() if not row.away}, reasons

@@ -1,4 +1,4 @@
-"""A host, and behind it by cables a guest of a NAT network, a hypervisor, and one that is a VM."""
+"""A host. Cables join to it a guest of a NAT network, a hypervisor, and a VM that is one too."""
 
 SIDES = ("guest", "peer", "nested")
 # The guest has its ports 40000 to 40002 forwarded from the host's 8000 to 8002.
@@ -64,7 +64,7 @@ time.sleep(900)
 TRY = "import socket; socket.create_connection(({!r}, {}), timeout={}, source_address={!r})"
 ENDS = {"ConnectionRefusedError": "refused", "TimeoutError": "silence"}
 
-# A packet that asks for a connection, from any address, past the sender's own system.
+# A script that sends a connection request from any address, past the sender's own system.
 SPOOF = """import ipaddress, socket, struct, sys
 source, sport, target, dport = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 one, other = (ipaddress.ip_address(text).packed for text in (source, target))
@@ -81,17 +81,17 @@ else:
     family = socket.AF_INET6
 socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW).sendto(head + tcp, (target, 0))
 """
-# What a guest does with it: its own system is not to refuse it.
+# The guest hides the answers from its own system, which would reset the connection.
 HIDES = """add table inet hides
 add chain inet hides in { type filter hook input priority 0; }
 add rule inet hides in tcp dport 40000-40002 tcp flags & (syn | ack) == syn drop
 """
-# Who comes with an address, counted where it comes to.
+# The peer counts connection requests from an address.
 COUNTS = """add table inet counts
 add chain inet counts in {{ type filter hook input priority -10; }}
 add rule inet counts in ip saddr {} tcp dport 16514 tcp flags & (syn | ack) == syn counter
 """
-# The host's link and that of the VM that is a hypervisor become one bridge, whose packets nft sees.
+# The links of the host and of the nested hypervisor become one bridge; nft sees its packets.
 BRIDGED = """set -e
 ip link add br0 type bridge; ip link set br0 up
 echo 1 >/proc/sys/net/bridge/bridge-nf-call-iptables
@@ -102,8 +102,8 @@ nsenter -t $0 -n ip addr add 10.0.0.3/24 dev eth0
 """
 
 
-class Behind:
-    """Who tries the peer's ports: the host, the guest behind it, or the hypervisor behind it."""
+class Sides:
+    """Connections to the peer's ports: from the host, or from a guest or hypervisor behind it."""
 
     def __init__(self, space, folder):
         self._space, self._folder, self._tries = space, folder, 0
@@ -112,41 +112,43 @@ class Behind:
         """Return the first process of a side's namespace."""
         return (self._folder / side).read_text().strip()
 
-    def run(self, who, *argv):
-        """Run a command at a side; return what it did."""
-        inside = ["nsenter", "-t", self.pid(who), "-n"] if who != "host" else []
+    def run(self, side, *argv):
+        """Run a command at a side; return its result."""
+        inside = ["nsenter", "-t", self.pid(side), "-n"] if side != "host" else []
         return self._space.run_all([*inside, *argv])
 
-    def ends(self, who, number, address="10.0.0.2", source=None, timeout_s=5, port=0):
+    def ends(self, side, port_number, address="10.0.0.2", source=None, timeout_s=5, port=0):
         """Return how a connection to a port of the peer ends: open, refused or silence."""
         bound = (source or "", port) if source or port else None
-        done = self.run(who, "python3", "-c", TRY.format(address, number, timeout_s, bound))
-        if done["retcode"] == 0:
+        result = self.run(side, "python3", "-c", TRY.format(address, port_number, timeout_s, bound))
+        if result["retcode"] == 0:
             return "open"
-        (end,) = [end for error, end in ENDS.items() if f"\n{error}" in done["stderr"]]
-        return end
+        (outcome,) = [
+            outcome for error, outcome in ENDS.items() if f"\n{error}" in result["stderr"]
+        ]
+        return outcome
 
-    def opens(self, who, number, address="10.0.0.2"):
+    def opens(self, side, port_number, address="10.0.0.2"):
         """Return whether a connection to a port of the peer is made; otherwise it is refused."""
-        end = self.ends(who, number, address)
-        assert end in ("open", "refused")
-        return end == "open"
+        outcome = self.ends(side, port_number, address)
+        assert outcome in ("open", "refused")
+        return outcome == "open"
 
     def answers(self, address, host):
-        """Return how it ends if the guest makes its connection to an address an answer to one."""
-        port, mine = str(8000 + self._tries), 40000 + self._tries
+        """Return how the guest's connection ends if it looks like an answer to the address."""
+        port, guest_port = str(8000 + self._tries), 40000 + self._tries
         self._tries += 1  # each is another connection to the kernel
-        # All on the way know their neighbours then: what is lost now is lost on purpose.
+        # After this all hosts on the way know their neighbours: a later loss is by the rules.
         assert self.ends("guest", 8443, address) == "open"
         assert self.run("guest", "nft", HIDES)["retcode"] == 0
         spoofed = self.run("guest", "python3", "-c", SPOOF, address, "16514", host, port)
         assert spoofed["retcode"] == 0, spoofed
-        end = self.ends("guest", 16514, address, timeout_s=1, port=mine)
+        outcome = self.ends("guest", 16514, address, timeout_s=1, port=guest_port)
         assert self.run("guest", "nft", "delete table inet hides")["retcode"] == 0
-        return end
+        return outcome
 
     def counts(self, address):
-        """Count at the peer from now on what comes from an address."""
+        """Count at the peer, from now on, the requests from an address."""
         assert self.run("peer", "nft", COUNTS.format(address))["retcode"] == 0
 
     @property

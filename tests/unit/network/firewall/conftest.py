@@ -1,10 +1,10 @@
-"""A network namespace, and a folder for what is kept of rules."""
+"""A network namespace, and a folder for the files of rules."""
 
 import subprocess
 
 import pytest
 import salt.utils.systemd
-from behindkit import CABLES, LISTEN, SIDES, Behind
+from behindkit import CABLES, LISTEN, SIDES, Sides
 from firewallkit import Space
 from saltvirt.network.firewall import bootunits, iptables, nftables
 
@@ -20,8 +20,8 @@ def space():
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A folder that takes the rules; systemd, if it runs here, is not to be told of them."""
+def rules_folder(tmp_path, monkeypatch):
+    """A folder for the rules; systemd, if it runs here, does not load them."""
     for module in (bootunits, nftables, iptables):
         monkeypatch.setattr(module, "RULES", tmp_path / "rules")
     monkeypatch.setattr(bootunits, "UNITS", tmp_path / "units")
@@ -30,18 +30,18 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def behind(space, tmp_path):
+def sides(space, tmp_path):
     """A host with a guest and a hypervisor behind it, and a peer that listens."""
-    done = space.run_all(["sh", "-c", CABLES, str(tmp_path)])
+    result = space.run_all(["sh", "-c", CABLES, str(tmp_path)])
     pids = [path.read_text().strip() for side in SIDES if (path := tmp_path / side)]
     try:
-        assert done["retcode"] == 0, done
+        assert result["retcode"] == 0, result
         code = LISTEN.format(ready=tmp_path / "ready")
         peer = ["nsenter", "-t", pids[1], "-n"]
         wait = f"while ! [ -e {tmp_path}/ready ]; do sleep .02; done"
         script = f"{' '.join(peer)} python3 -c \"$0\" >/dev/null 2>&1 & echo $!; {wait}"
-        listens = space.run_all(["sh", "-c", script, code])["stdout"].strip()
-        pids.append(listens)
-        yield Behind(space, tmp_path)
+        listener_pid = space.run_all(["sh", "-c", script, code])["stdout"].strip()
+        pids.append(listener_pid)
+        yield Sides(space, tmp_path)
     finally:
         space.run_all(["kill", "-9", *pids])

@@ -54,7 +54,7 @@ def test_a_start_of_the_service_that_empties_the_rules_starts_the_reload_unit():
     assert "RemainAfterExit=yes" not in lines and "ExecStop=-/bin/false" not in lines
 
 
-def test_enabling_adds_links_of_ours_to_the_others_and_disabling_leaves_nothing(tmp_path):
+def test_enabling_adds_our_links_beside_the_services_and_disabling_removes_them(tmp_path):
     if not shutil.which("systemctl"):
         pytest.skip("systemctl is not installed")
     folder = tmp_path / "etc/systemd/system"
@@ -77,15 +77,15 @@ def test_systemd_finds_no_fault_with_the_units(tmp_path):
     for path in paths:
         path.write_text(UNITS[path.name])
 
-    done = subprocess.run(
+    process = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *paths],
         capture_output=True,
         text=True,
         check=False,
     )
 
-    assert [line for line in done.stderr.splitlines() if "salt-virt-" in line] == []
-    assert done.returncode == 0, done.stderr
+    assert [line for line in process.stderr.splitlines() if "salt-virt-" in line] == []
+    assert process.returncode == 0, process.stderr
 
 
 class Systemd:
@@ -94,13 +94,13 @@ class Systemd:
     def __init__(self, *enabled, active=()):
         self.enabled, self.active, self.commands = set(enabled), set(active), []
 
-    def run(self, argv, **_how):
+    def run(self, argv, **_options):
         """Run a command of systemctl as the firewall's ``_run`` does."""
         _program, verb, *names = argv
         self.commands.append(" ".join(argv[1:]))
         if verb in ("is-enabled", "is-active"):
-            is_it = names[0] in {"is-enabled": self.enabled, "is-active": self.active}[verb]
-            return {"stdout": verb[3:] if is_it else "no"}
+            is_so = names[0] in {"is-enabled": self.enabled, "is-active": self.active}[verb]
+            return {"stdout": verb[3:] if is_so else "no"}
         {"enable": self.enabled.update, "start": self.active.update}.get(verb, list)(names)
         return {"stdout": ""}
 
@@ -113,7 +113,7 @@ def rules_folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def booted(tmp_path, monkeypatch):
+def units_folder(tmp_path, monkeypatch):
     """A host on which systemd runs, with the folder of its units."""
     monkeypatch.setattr(salt.utils.systemd, "booted", lambda: True)
     monkeypatch.setattr(bootunits, "UNITS", tmp_path / "units")
@@ -121,15 +121,15 @@ def booted(tmp_path, monkeypatch):
     return bootunits.UNITS
 
 
-def test_a_host_of_an_earlier_version_gets_the_second_unit(booted, rules_folder):
-    (booted / BOOT_UNIT).write_text("of an earlier version")
+def test_a_host_of_an_earlier_version_gets_the_second_unit(units_folder, rules_folder):
+    (units_folder / BOOT_UNIT).write_text("of an earlier version")
     systemd = Systemd(BOOT_UNIT, active=[BOOT_UNIT])
     work = bootunits.BootUnits(systemd.run, UNITS, {rules_folder / "t.nft": "rules"})
 
     assert work.pending() == {
         str(rules_folder / "t.nft"): "written",
-        str(booted / BOOT_UNIT): "written",
-        str(booted / RELOAD_UNIT): "written",
+        str(units_folder / BOOT_UNIT): "written",
+        str(units_folder / RELOAD_UNIT): "written",
         RELOAD_UNIT: "enabled",
     }
     with undo.on_failure() as steps:
@@ -138,26 +138,28 @@ def test_a_host_of_an_earlier_version_gets_the_second_unit(booted, rules_folder)
     assert not any(command.startswith("start ") for command in systemd.commands)
 
 
-def test_units_that_go_are_enabled_and_started_again_if_what_follows_fails(booted, rules_folder):
+def test_units_that_go_are_enabled_and_started_again_if_what_follows_fails(
+    units_folder, rules_folder
+):
     rules_folder.mkdir()
     (rules_folder / "t.nft").write_text("rules")
     for name, text in UNITS.items():
-        (booted / name).write_text(text)
+        (units_folder / name).write_text(text)
     systemd = Systemd(BOOT_UNIT, RELOAD_UNIT, active=[BOOT_UNIT])
     work = bootunits.BootUnits(systemd.run, UNITS, {rules_folder / "t.nft": "rules"})
 
     with pytest.raises(RuntimeError), undo.on_failure() as steps:
         work.forget(steps)
-        assert not any(booted.iterdir()) and not rules_folder.exists()
+        assert not any(units_folder.iterdir()) and not rules_folder.exists()
         raise RuntimeError
 
-    assert {path.name: path.read_text() for path in booted.iterdir()} == UNITS
+    assert {path.name: path.read_text() for path in units_folder.iterdir()} == UNITS
     assert (rules_folder / "t.nft").read_text() == "rules"
     last = ["daemon-reload", f"enable {BOOT_UNIT} {RELOAD_UNIT}", f"start {BOOT_UNIT}"]
     assert systemd.commands[-3:] == last
 
 
-def test_a_unit_that_was_started_is_stopped_if_what_follows_fails(booted, rules_folder):
+def test_a_unit_that_was_started_is_stopped_if_what_follows_fails(units_folder, rules_folder):
     systemd = Systemd()
     work = bootunits.BootUnits(systemd.run, UNITS, {rules_folder / "t.nft": "rules"})
 
@@ -168,17 +170,17 @@ def test_a_unit_that_was_started_is_stopped_if_what_follows_fails(booted, rules_
     assert systemd.commands.index(f"start {BOOT_UNIT}") < systemd.commands.index(
         f"stop {BOOT_UNIT}"
     )
-    assert not any(booted.iterdir()) and not rules_folder.exists()
+    assert not any(units_folder.iterdir()) and not rules_folder.exists()
 
 
-def test_both_units_go_and_of_an_earlier_version_the_one_that_is_there(booted, rules_folder):
+def test_both_units_are_removed_or_the_only_one_of_an_earlier_version(units_folder, rules_folder):
     for names in (list(UNITS), [BOOT_UNIT]):
         systemd = Systemd()
         for name in names:
-            (booted / name).write_text(UNITS[name])
+            (units_folder / name).write_text(UNITS[name])
         work = bootunits.BootUnits(systemd.run, UNITS, {})
         with undo.on_failure() as steps:
             work.forget(steps)
 
         assert f"disable --now {' '.join(names)}" in systemd.commands
-        assert list(booted.iterdir()) == [] and work.there() == {}
+        assert list(units_folder.iterdir()) == [] and work.there() == {}

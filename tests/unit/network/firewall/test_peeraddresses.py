@@ -1,4 +1,4 @@
-"""Whom the master has told last is let in while it knows no address of that host."""
+"""A host with no address known to the master is let in by its last known addresses."""
 
 import json
 
@@ -12,47 +12,47 @@ from saltvirt.core.errors import VirtError
 from saltvirt.network.firewall import peeraddresses
 
 REFRESH = "salt HOST saltutil.refresh_grains"
-TOLD = {"h1": ["10.0.0.1"], "h3": ["10.0.0.3", "fd00::3"]}
+ADDRESSES = {"h1": ["10.0.0.1"], "h3": ["10.0.0.3", "fd00::3"]}
 
 
 @pytest.fixture
-def last(place):
-    """What is kept for the rules of a name."""
+def last_peers(rules_folder):
+    """The record of the last peers of a rule name."""
     return peeraddresses.LastPeers("salt_virt")
 
 
-def test_what_was_told_is_known_again(last):
-    assert last.of(["h1"]) == {}
-    last.keep({**TOLD, "h4": []})
+def test_recorded_addresses_are_read_again(last_peers):
+    assert last_peers.of(["h1"]) == {}
+    last_peers.keep({**ADDRESSES, "h4": []})
 
-    assert last.of(["h1", "h4", "h9"]) == {"h1": ["10.0.0.1"]}
-    assert json.loads(last.path.read_text()) == TOLD
-    last.forget()
-    assert last.of(["h1"]) == {} and not last.path.parent.exists()
-    last.forget()
+    assert last_peers.of(["h1", "h4", "h9"]) == {"h1": ["10.0.0.1"]}
+    assert json.loads(last_peers.path.read_text()) == ADDRESSES
+    last_peers.forget()
+    assert last_peers.of(["h1"]) == {} and not last_peers.path.parent.exists()
+    last_peers.forget()
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "3", '{"h1": 3}', '{"h1": ["x"]}', '{"h1": null}', "\x00"]
 )
-def test_what_somebody_has_spoilt_lets_nobody_in(last, text):
-    last.path.parent.mkdir()
-    last.path.write_text(text)
+def test_a_damaged_record_lets_no_host_in(last_peers, text):
+    last_peers.path.parent.mkdir()
+    last_peers.path.write_text(text)
 
-    assert last.of(["h1"]) == {}
+    assert last_peers.of(["h1"]) == {}
 
 
 @given(st.binary(max_size=40))
-def test_whatever_is_there_is_read_to_its_end(tmp_path_factory, data):
-    last = peeraddresses.LastPeers("salt_virt")
-    last.path = tmp_path_factory.mktemp("p") / "p.json"
-    last.path.write_bytes(data)
+def test_a_record_with_any_content_is_read(tmp_path_factory, data):
+    last_peers = peeraddresses.LastPeers("salt_virt")
+    last_peers.path = tmp_path_factory.mktemp("p") / "p.json"
+    last_peers.path.write_bytes(data)
 
-    assert isinstance(last.of(["h1"]), dict)
+    assert isinstance(last_peers.of(["h1"]), dict)
 
 
 @pytest.mark.parametrize(
-    ("stay", "unknown", "said"),
+    ("stay", "unknown", "expected"),
     [
         ({}, [], ""),
         ({}, ["h1"], f"; the master knows no address of h1, until: {REFRESH}"),
@@ -64,8 +64,8 @@ def test_whatever_is_there_is_read_to_its_end(tmp_path_factory, data):
         ),
     ],
 )
-def test_what_is_not_known_is_said(stay, unknown, said):
-    assert peeraddresses.note(stay, unknown) == said
+def test_the_note_names_hosts_without_addresses(stay, unknown, expected):
+    assert peeraddresses.note(stay, unknown) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,54 +73,54 @@ def test_what_is_not_known_is_said(stay, unknown, said):
     [(None, []), ("192.0.2.0/24", ["192.0.2.0/24"]), (["192.0.2.9"], ["192.0.2.9"])],
 )
 def test_peers_that_yaml_leaves_empty_or_makes_a_text_are_none_or_one(
-    place, monkeypatch, peers, all_peers
+    rules_folder, monkeypatch, peers, all_peers
 ):
-    module, seen = asloaded.module("_states/virt_network.py", test=True), []
+    module, checked_peers = asloaded.module("_states/virt_network.py", test=True), []
     monkeypatch.setattr(enrolment, "peers", lambda _ask: {})
 
-    def look(_backend, _functions, _name, _ports, peers):
-        seen.extend(peers)
+    def note_and_stop(_backend, _functions, _name, _ports, peers):
+        checked_peers.extend(peers)
         raise VirtError("enough")
 
-    monkeypatch.setattr(module.backends, "of", look)
+    monkeypatch.setattr(module.backends, "of", note_and_stop)
     assert module.firewall_present("salt_virt", PORTS, peers=peers)["comment"] == "enough"
-    assert seen == all_peers
+    assert checked_peers == all_peers
 
 
 @pytest.fixture
-def state(space, place, monkeypatch):
-    """The state of nftables in a namespace, whose master tells what ``told`` has."""
-    module, told = asloaded.module("_states/virt_network.py"), dict(TOLD)
+def state(space, rules_folder, monkeypatch):
+    """The state of nftables in a namespace; the master reports ``addresses``."""
+    module, addresses = asloaded.module("_states/virt_network.py"), dict(ADDRESSES)
     module.__opts__, module.__salt__ = {"test": False}, {"cmd.run_all": space.run_all}
-    monkeypatch.setattr(enrolment, "peers", lambda _ask: told)
+    monkeypatch.setattr(enrolment, "peers", lambda _ask: addresses)
 
-    def apply(**given_):
-        ret = module.firewall_present("salt_virt", PORTS, **given_)
+    def apply(**options):
+        ret = module.firewall_present("salt_virt", PORTS, **options)
         assert ret["result"] is True, ret["comment"]
         return ret, space.listed("nftables")
 
-    yield module, told, apply
+    yield module, addresses, apply
 
 
 @pytest.mark.slow
 def test_a_host_stays_in_until_it_is_known_again_or_is_shut_out(state, space):
-    module, told, apply = state
+    module, addresses, apply = state
     apply()
-    told["h1"] = []
+    addresses["h1"] = []
     ret, shown = apply()
     assert ret["changes"] == {} and "10.0.0.1 may still get in" in ret["comment"]
     assert "10.0.0.1" in shown
 
-    told["h1"] = ["10.0.0.9"]
+    addresses["h1"] = ["10.0.0.9"]
     ret, shown = apply()
     assert "10.0.0.9" in shown and "10.0.0.1," not in shown and "no address" not in ret["comment"]
 
-    # Another is not known meanwhile.
-    told.update(h3=[])
-    del told["h1"]
+    # Meanwhile the master loses the addresses of another host.
+    addresses.update(h3=[])
+    del addresses["h1"]
     _ret, shown = apply()
     assert "10.0.0.9" not in shown and "10.0.0.3" in shown
 
-    gone = module.firewall_absent("salt_virt", PORTS)
-    assert gone["result"] is True and space.listed("nftables") == ""
+    answer = module.firewall_absent("salt_virt", PORTS)
+    assert answer["result"] is True and space.listed("nftables") == ""
     assert not peeraddresses.LastPeers("salt_virt").path.exists()

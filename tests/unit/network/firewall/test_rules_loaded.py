@@ -1,113 +1,113 @@
 """The firewall's rules, loaded by the real nft and iptables in a network namespace of their own."""
 
 import pytest
-from firewallkit import LISTED, PEERS, PORTS, Failing, alone, everything, made, texts
+from firewallkit import LISTED, PEERS, PORTS, Failing, all_rules, rules_of, texts, without_table
 from saltvirt.core.errors import BadArgument
 from saltvirt.network.firewall import backends, iptables, rules
 from saltvirt.network.firewall.backend import FirewallError
 from saltvirt.network.managers.tools import PersistenceError
 
-# Each loads rules by the real programs.
+# Each test loads rules by the real programs.
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("backend", LISTED)
-def test_rules_are_loaded_once_kept_in_a_file_and_taken_away(space, place, backend):
-    alone(made(space, backend))._unload()
+def test_rules_are_loaded_once_kept_in_a_file_and_taken_away(space, rules_folder, backend):
+    without_table(rules_of(space, backend))._unload()
     before = space.listed(backend)
-    made(space, backend).apply()
+    rules_of(space, backend).apply()
 
-    assert made(space, backend).plan() == {}
+    assert rules_of(space, backend).plan() == {}
     assert "49152" in space.listed(backend)
-    assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o644}
-    gone = made(space, backend, [16514], [])
-    assert set(gone.removal().values()) == {"removed"}
-    gone.remove()
-    assert gone.removal() == {}
+    assert {path.stat().st_mode & 0o777 for path in rules_folder.iterdir()} == {0o644}
+    no_rules = rules_of(space, backend, [16514], [])
+    assert set(no_rules.removal().values()) == {"removed"}
+    no_rules.remove()
+    assert no_rules.removal() == {}
     assert space.listed(backend) == before
-    assert not place.exists()
+    assert not rules_folder.exists()
 
 
 @pytest.mark.parametrize("backend", LISTED)
-def test_other_peers_replace_the_old_ones_and_nothing_else(space, place, backend):
-    work = made(space, backend)
+def test_other_peers_replace_the_old_ones_and_nothing_else(space, rules_folder, backend):
+    work = rules_of(space, backend)
     foreign = {
         "nftables": ["nft", "add", "table", "inet", "foreign"],
         "iptables": ["iptables", "-A", "INPUT", "-p", "tcp", "--dport", "99", "-j", "DROP"],
     }
     assert space.run_all(foreign[backend])["retcode"] == 0
     work.apply()
-    other = made(space, backend, peers=["10.0.0.9"])
+    new_rules = rules_of(space, backend, peers=["10.0.0.9"])
 
-    assert other.plan() != {}
-    other.apply()
-    assert other.plan() == {}
+    assert new_rules.plan() != {}
+    new_rules.apply()
+    assert new_rules.plan() == {}
     assert "10.0.0.9" in space.listed(backend) and "10.0.0.2" not in space.listed(backend)
     if backend == "iptables":
         assert space.listed(backend).count("-A INPUT -j SALT-VIRT") == 1
-    other.remove()
+    new_rules.remove()
     assert {"nftables": "table inet foreign", "iptables": "--dport 99"}[backend] in (
         space.listed(backend)
     )
 
 
 @pytest.mark.parametrize("backend", LISTED)
-def test_what_is_in_the_file_is_what_is_loaded(space, place, backend):
-    made(space, backend).apply()
+def test_the_file_has_the_loaded_rules(space, rules_folder, backend):
+    rules_of(space, backend).apply()
     loaded = space.listed(backend)
-    alone(made(space, backend))._unload()
-    assert made(space, backend).plan() != {}
+    without_table(rules_of(space, backend))._unload()
+    assert rules_of(space, backend).plan() != {}
 
-    for path in sorted(place.iterdir()):
+    for path in sorted(rules_folder.iterdir()):
         restore = [f"{path.name.partition('-')[0]}-restore", "--noflush"]
         program = ["nft", "-f"] if path.suffix == ".nft" else restore
         assert space.run_all([*program, str(path)])["retcode"] == 0
 
     assert space.listed(backend) == loaded
-    assert made(space, backend).plan() == {}
+    assert rules_of(space, backend).plan() == {}
 
 
 @pytest.mark.parametrize("backend", LISTED)
-def test_rules_that_cannot_be_kept_are_not_left_loaded(space, place, backend):
-    place.write_text("a file where the folder would be")
+def test_rules_that_cannot_be_kept_are_not_left_loaded(space, rules_folder, backend):
+    rules_folder.write_text("a file where the folder would be")
 
-    with pytest.raises(PersistenceError, match=f"^cannot write {place}/"):
-        made(space, backend).apply()
+    with pytest.raises(PersistenceError, match=f"^cannot write {rules_folder}/"):
+        rules_of(space, backend).apply()
 
     assert "16514" not in space.listed(backend)
 
 
-def test_rules_that_nft_refuses_change_nothing(space, place):
-    work = made(space, "nftables")
+def test_rules_that_nft_refuses_change_nothing(space, rules_folder):
+    work = rules_of(space, "nftables")
     work.backend._text = work.backend._text.replace("tcp reset", "tcp nonsense")
 
     with pytest.raises(FirewallError, match="^nft -c -f .*: .*nonsense"):
         work.apply()
 
-    assert space.listed("nftables") == "" and not place.exists()
+    assert space.listed("nftables") == "" and not rules_folder.exists()
 
 
 @pytest.mark.parametrize("backend", LISTED)
 @pytest.mark.parametrize("is_there", [True, False])
-def test_rules_that_change_by_half_are_as_they_were(space, place, backend, is_there):
-    before = made(space, backend)
+def test_a_change_that_fails_half_way_is_undone(space, rules_folder, backend, is_there):
+    old_rules = rules_of(space, backend)
     if is_there:
-        before.apply()
-    rulesets = everything(space)
-    kept = texts(place)
+        old_rules.apply()
+    rulesets = all_rules(space)
+    files = texts(rules_folder)
     failing = {"nftables": "/nft", "iptables": "/ip6tables-restore"}[backend]
-    work = made(Failing(space, failing), backend, [7777], ["10.0.0.9", "fd00::9"])
+    work = rules_of(Failing(space, failing), backend, [7777], ["10.0.0.9", "fd00::9"])
 
     with pytest.raises(FirewallError, match="out of luck"):
         work.apply()
 
-    assert everything(space) == rulesets
-    assert texts(place) == kept
-    assert made(space, backend).plan() == {} or not is_there
+    assert all_rules(space) == rulesets
+    assert texts(rules_folder) == files
+    assert rules_of(space, backend).plan() == {} or not is_there
 
 
-def test_two_names_live_beside_each_other(space, place):
-    first, second = made(space, "nftables"), made(space, "nftables", [7777], name="second")
+def test_two_names_live_beside_each_other(space, rules_folder):
+    first, second = rules_of(space, "nftables"), rules_of(space, "nftables", [7777], name="second")
     first.apply()
     second.apply()
     assert (first.plan(), second.plan()) == ({}, {})
@@ -116,11 +116,13 @@ def test_two_names_live_beside_each_other(space, place):
 
 
 @pytest.mark.parametrize("backend", LISTED)
-def test_without_systemd_it_is_said_that_nothing_loads_them_at_boot(space, place, backend):
-    note = made(space, backend).note()
+def test_without_systemd_a_note_warns_that_nothing_loads_the_rules_at_boot(
+    space, rules_folder, backend
+):
+    note = rules_of(space, backend).note()
 
     assert "\n" not in note and "at boot, as systemd does not run here" in note
-    assert str(place) in note
+    assert str(rules_folder) in note
 
 
 @pytest.mark.parametrize(
@@ -128,9 +130,9 @@ def test_without_systemd_it_is_said_that_nothing_loads_them_at_boot(space, place
     [("nftables", "nft"), ("iptables", "iptables"), ("firewalld", "firewall-cmd")],
 )
 def test_a_host_without_the_program_is_refused_in_one_line_but_can_be_tested(
-    place, monkeypatch, backend, program
+    rules_folder, monkeypatch, backend, program
 ):
-    monkeypatch.setattr("saltvirt.network.firewall.backend._FOLDERS", str(place))
+    monkeypatch.setattr("saltvirt.network.firewall.backend._FOLDERS", str(rules_folder))
     work = backends.of(backend, {}, "salt_virt", PORTS, PEERS)
 
     assert set(work.plan().values()) & {"loaded", "added"}
@@ -139,27 +141,27 @@ def test_a_host_without_the_program_is_refused_in_one_line_but_can_be_tested(
         work.refuse_missing()
 
 
-def test_a_saved_chain_that_comes_back_is_named(place, tmp_path, monkeypatch):
-    saved = tmp_path / "rules.v4"
-    monkeypatch.setattr(iptables.Iptables, "_SAVED", (str(saved), str(tmp_path / "none")))
+def test_a_saved_chain_that_comes_back_is_named(rules_folder, tmp_path, monkeypatch):
+    saved_file = tmp_path / "rules.v4"
+    monkeypatch.setattr(iptables.Iptables, "_SAVED", (str(saved_file), str(tmp_path / "none")))
     work = backends.of("iptables", {}, "salt_virt", PORTS, [])
     assert work.kept_by_others() == []
 
-    saved.write_text("*filter\n:SALT-VIRT - [0:0]\nCOMMIT\n")
+    saved_file.write_text("*filter\n:SALT-VIRT - [0:0]\nCOMMIT\n")
 
-    assert work.kept_by_others()[0].startswith(f"{saved} was saved with the chain SALT-VIRT")
+    assert work.kept_by_others()[0].startswith(f"{saved_file} was saved with the chain SALT-VIRT")
 
 
 @pytest.mark.parametrize("name", ["", None, "a b", "x;y", "1a", "../a", "a-b", "a" * 29])
-def test_a_name_that_is_none_of_a_table_is_refused(name):
+def test_a_name_that_no_table_can_have_is_refused(name):
     with pytest.raises(BadArgument, match="^name: .* cannot name rules"):
         rules.table_name(name)
 
 
-def test_a_chain_that_is_loaded_again_and_again_is_jumped_to_once(space, place):
-    made(space, "iptables").apply()
-    work = made(space, "iptables")
-    texts = alone(work).boot._units
+def test_a_chain_that_is_loaded_repeatedly_has_one_jump(space, rules_folder):
+    rules_of(space, "iptables").apply()
+    work = rules_of(space, "iptables")
+    texts = without_table(work).boot._units
     commands = [
         line.partition("=")[2].split()
         for text in texts.values()
@@ -168,12 +170,12 @@ def test_a_chain_that_is_loaded_again_and_again_is_jumped_to_once(space, place):
     ]
 
     for argv in commands:
-        done = space.run_all([argv[0].removeprefix("-"), *argv[1:]])
-        assert argv[0].startswith("-") or done["retcode"] == 0, done
+        result = space.run_all([argv[0].removeprefix("-"), *argv[1:]])
+        assert argv[0].startswith("-") or result["retcode"] == 0, result
 
     assert len(commands) == 8
     assert space.listed("iptables").count("-A INPUT -j SALT-VIRT") == 1
-    assert made(space, "iptables").plan() == {}
+    assert rules_of(space, "iptables").plan() == {}
 
 
 SITE = """table inet mine {
@@ -183,67 +185,65 @@ SITE = """table inet mine {
 """
 
 
-def test_a_table_of_somebody_else_is_refused_and_stays(space, place, tmp_path):
-    made(space, "nftables")
+def test_a_foreign_table_is_refused_and_stays(space, rules_folder, tmp_path):
+    rules_of(space, "nftables")
     path = tmp_path / "site.nft"
     path.write_text(SITE)
     assert space.run_all(["nft", "-f", str(path)])["retcode"] == 0
     before = space.listed("nftables")
-    work = made(space, "nftables", name="mine")
+    work = rules_of(space, "nftables", name="mine")
 
-    for act in (work.plan, work.removal):
+    for method in (work.plan, work.removal):
         with pytest.raises(FirewallError, match="^table inet mine is there and was not"):
-            act()
-    assert space.listed("nftables") == before and not place.exists()
+            method()
+    assert space.listed("nftables") == before and not rules_folder.exists()
 
 
-def test_a_chain_of_somebody_else_is_refused_and_stays(space, place):
-    made(space, "iptables")
+def test_a_foreign_chain_is_refused_and_stays(space, rules_folder):
+    rules_of(space, "iptables")
     for words in (["-N", "MINE"], ["-A", "MINE", "-p", "tcp", "--dport", "22", "-j", "ACCEPT"]):
         assert space.run_all(["iptables", *words])["retcode"] == 0
     before = space.listed("iptables")
-    work = made(space, "iptables", name="mine")
+    work = rules_of(space, "iptables", name="mine")
 
-    for act in (work.plan, work.removal):
+    for method in (work.plan, work.removal):
         with pytest.raises(FirewallError, match="^the chain MINE of iptables is there"):
-            act()
-    assert space.listed("iptables") == before and not place.exists()
+            method()
+    assert space.listed("iptables") == before and not rules_folder.exists()
 
 
 @pytest.mark.parametrize("backend", LISTED)
-def test_rules_of_ours_are_known_again_without_a_file_and_when_somebody_flushed_them(
-    space, place, backend
-):
+def test_our_rules_are_known_again_without_a_file_and_after_a_flush(space, rules_folder, backend):
     flush = {
         "nftables": ["nft", "flush", "table", "inet", "salt_virt"],
         "iptables": ["iptables", "-F"],
     }[backend]
-    made(space, backend, peers=[f"10.0.{n}.1" for n in range(20)]).apply()
+    rules_of(space, backend, peers=[f"10.0.{n}.1" for n in range(20)]).apply()
     loaded = space.listed(backend)
-    for path in list(place.iterdir()):
+    for path in list(rules_folder.iterdir()):
         path.unlink()
-    made(space, backend, [7777], []).plan()
+    rules_of(space, backend, [7777], []).plan()
 
     assert space.run_all(flush)["retcode"] == 0
-    made(space, backend, peers=[f"10.0.{n}.1" for n in range(20)]).apply()
+    rules_of(space, backend, peers=[f"10.0.{n}.1" for n in range(20)]).apply()
     assert space.listed(backend) == loaded
-    made(space, backend, [7777], []).removal()
+    rules_of(space, backend, [7777], []).removal()
 
 
 @pytest.mark.parametrize("name", ["filter", "nat", "mangle", "raw", "security", "firewalld"])
-def test_the_name_of_a_table_that_may_come_later_is_refused(place, name):
+def test_the_name_of_a_table_that_may_come_later_is_refused(rules_folder, name):
     with pytest.raises(BadArgument, match="^name: .* choose another, like salt_virt"):
         backends.of("nftables", {}, name, PORTS, []).plan()
 
 
 @pytest.mark.parametrize("backend", ["ufw", ["nftables"], {"nftables": None}, None])
-def test_a_backend_that_there_is_not_is_named(backend):
+def test_an_unknown_backend_is_refused(backend):
     with pytest.raises(BadArgument, match="^backend: .*; one of nftables, iptables, firewalld"):
         backends.of(backend, {}, "salt_virt", PORTS, [])
 
 
 @pytest.mark.parametrize("name", ["input", "INPUT", "Forward", "output", "accept", "reject"])
-def test_the_name_of_a_built_in_chain_is_refused(place, name):
+def test_the_name_of_a_built_in_chain_is_refused(rules_folder, name):
     with pytest.raises(BadArgument, match="^name: .* is built into iptables; choose another"):
         backends.of("iptables", {}, name, PORTS, [])
 

@@ -20,7 +20,14 @@ from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.seeding import credentials, install, nocloud, submission, write
 from saltvirt.seeding.seedchoice import SeedDecision
 from saltvirt.seeding.seedmodel import Identity, Installation
-from saltvirt.storage import diskpaths, exclusivecreate, ownermark, policies, vmvolumes
+from saltvirt.storage import (
+    definitionfiles,
+    diskpaths,
+    exclusivecreate,
+    ownermark,
+    policies,
+    vmvolumes,
+)
 from saltvirt.storage.images import clone, removal, tool
 from saltvirt.vm.create.host import existing, newvolumes
 from saltvirt.vm.create.host.buildplan import Plan
@@ -113,7 +120,7 @@ class Builder:
         secret_paths = [plan.credentials_path] if plan.credentials_path else []
         with reservations.host_lock(settings):
             # Defining the VM would overwrite the file of a definition that libvirt did not load.
-            diskpaths.refuse_not_loaded(conn, plan.vm.name)
+            definitionfiles.refuse_not_loaded(conn, plan.vm.name)
             # Settling this build removes the files on its record, so no other VM may have them.
             reservations.refuse_taken(settings, plan.vm.name, plan.paths)
             # Another VM may have got the existing files since the plan was decided.
@@ -342,7 +349,7 @@ def _define(conn: Any, settings: HostSettings, plan: Plan) -> None:
         removal.refuse_removed(settings, path)
     if plan.autostarts:
         lifecycle.set_autostart(conn, plan.vm.name, "on")
-    diskpaths.settle_definitions()
+    definitionfiles.settle_definitions()
 
 
 def _undefine_domain(conn: Any, settings: HostSettings, plan: Plan, *, keep_nvram: bool) -> None:
@@ -359,7 +366,7 @@ def _undefine_domain(conn: Any, settings: HostSettings, plan: Plan, *, keep_nvra
             lifecycle.destroy(conn, name)
             lifecycle.undefine(conn, name, keep_nvram=keep_nvram)
     # An undefined domain must not reappear after a crash: its files are removed next.
-    diskpaths.settle_definitions()
+    definitionfiles.settle_definitions()
     current_name = lifecycle.name_of(conn, uuid)
     if current_name is not None:
         raise StorageError(f"the VM is called {current_name!r} by now, and stays")

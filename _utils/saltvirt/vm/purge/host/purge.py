@@ -4,9 +4,9 @@ import logging
 import os
 import secrets
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from saltvirt.libvirt.domains import domainfiles, lifecycle, snapshots
 from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.seeding import submission
 from saltvirt.storage import (
+    definitionfiles,
     diskpaths,
     ownermark,
     policies,
-    seedfiles,
     sharing,
     trash,
     usage,
@@ -31,84 +31,11 @@ from saltvirt.storage import (
 )
 from saltvirt.storage.images import removal
 from saltvirt.storage.sharing import OtherHostsUsage
-from saltvirt.storage.verdict import Verdict
-from saltvirt.storage.vmvolumes import VmVolumes
 from saltvirt.vm.power.host import startlock
-from saltvirt.vm.purge.host import keptstate
+from saltvirt.vm.purge.host import removed
 from saltvirt.vm.purge.purgeanswers import Purged
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.xml.edit import readdomain
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
-    """
-    What a purge removes of a VM, and what it keeps.
-
-    made_names
-        The only files and volumes to remove: those that the VM's build made. None for all.
-    kept_paths
-        Files of the VM's other disks, with their backing chains.
-    keeps_variables
-        Whether the firmware's variables are kept.
-    """
-
-    uuid: str = ""
-    made_names: frozenset[str] | None = None
-    kept_paths: frozenset[str] = frozenset()
-    keeps_variables: bool = False
-
-    def files(self, paths: list[str]) -> list[str]:
-        """Return those of a VM's own files that are removed."""
-        return [path for path in paths if self._goes(path) and path not in self.kept_paths]
-
-    def own(self, vm_volumes: VmVolumes) -> VmVolumes:
-        """Return those of a VM's own files and volumes that are removed."""
-        volumes = [volume for volume in vm_volumes.volumes if self._goes("/".join(volume[:2]))]
-        return VmVolumes(paths=self.files(vm_volumes.paths), volumes=volumes)
-
-    def _goes(self, name: str) -> bool:
-        return self.made_names is None or name in self.made_names
-
-    def release(self) -> None:
-        """Remove the VM's owner mark from kept files: virt.doctor would report leftovers."""
-        for path in self.kept_paths:
-            owner = ownermark.read_owner(path)
-            if owner is not None and owner.uuid == self.uuid:
-                ownermark.unmark(path)
-
-
-# A purge keeps only what others use.
-ALL = Removal()
-
-
-def read_removal(conn: Any, name: str) -> Removal:
-    """
-    Return the removal of what a VM's build made, as the VM's definition notes it.
-
-    Raise StorageError if the definition does not note what the build made.
-    """
-    root = readdomain.domain(lifecycle.inactive_xml(conn, name))
-    notes = readdomain.notes(root)
-    if notes.made is None:
-        raise StorageError(
-            f"what the build of VM {name!r} made is not noted in its definition, so nothing is "
-            f"removed; virt.purge {name} removes the VM with all its disks"
-        )
-    kept_paths: set[str] = set()
-    for disk in readdomain.disk_sources(root):
-        path = disk["path"]
-        if path is None or path in notes.made:
-            continue
-        # Do not probe: a guest may have written an overlay's header into a raw disk.
-        kept_paths.update(diskpaths.chain(path) if disk["format"] == "qcow2" else [path])
-    return Removal(
-        uuid=readdomain.uuid(root),
-        made_names=frozenset(notes.made),
-        kept_paths=frozenset(kept_paths),
-        keeps_variables=not notes.made_variables,
-    )
-
 
 log = logging.getLogger(__name__)
 
@@ -148,13 +75,9 @@ def purge(
     asked first.
     """
     elsewhere = elsewhere or OtherHostsUsage()
-    left: dict[str, str] = {}
     with ExitStack() as stack:
         with reservations.host_lock(settings):
-            domain_uuid = lifecycle.uuid_if_defined(conn, name)
-            reservations.refuse_moving(settings, name, domain_uuid)
-            if name in reservations.read_coming_vms(settings):
-                raise NameTaken(f"VM {name!r} is being built on this host; wait until that is over")
+            _refuse_at_work(conn, settings, name)
             leftover_message = unfinished.leftovers_of_purge_message(settings, name)
             was_begun = unfinished.settle_one(conn, settings, name)
             busy_message = f"VM {name!r} is being purged on this host by another job"
@@ -168,26 +91,27 @@ def purge(
                 if leftover_message is not None:
                     raise StorageError(leftover_message)
                 return Purged()
-            domain_uuid = _check_uuid(conn, name, uuid)
-            vm_removal = read_removal(conn, name) if only_made else ALL
-            state = keptstate.find(conn, settings, name, keeps_variables=vm_removal.keeps_variables)
-            facts = PurgeFacts(
-                uuid=domain_uuid,
-                paths=[],
-                definition=lifecycle.inactive_xml(conn, name),
-                autostart=state.autostart,
-                lost=state.lost or None,
-                tpm_state=state.tpm_state,
+            decision = removed.decide(
+                conn,
+                settings,
+                name,
+                _check_uuid(conn, name, uuid),
+                removables=removables,
+                only_made=only_made,
+                elsewhere=elsewhere,
             )
-            facts = _find_removed(
-                conn, settings, name, facts, vm_removal, state, removables, elsewhere, left
-            )
-            paths = facts.paths
-            locked_record.begin(secrets.token_hex(16), "removing", **wire.plain(facts))
-            vm_removal.release()
-        keep_nvram = vm_removal.keeps_variables or state.has_variables
+            paths = decision.facts.paths
+            locked_record.begin(secrets.token_hex(16), "removing", **wire.plain(decision.facts))
+            decision.removal.release()
+        keep_nvram = decision.removal.keeps_variables or decision.state.has_variables
         purged = _remove(
-            conn, settings, locked_record, paths, elsewhere, keep_nvram=keep_nvram, left=left
+            conn,
+            settings,
+            locked_record,
+            paths,
+            elsewhere,
+            keep_nvram=keep_nvram,
+            left=decision.left,
         )
         reservations.end(settings, locked_record)
     trash.sweep(settings)
@@ -197,33 +121,63 @@ def purge(
     return purged
 
 
-def _find_removed(
+def plan(
     conn: Any,
     settings: HostSettings,
     name: str,
-    facts: PurgeFacts,
-    vm_removal: Removal,
-    state: keptstate.KeptState,
-    removables: bool,
-    elsewhere: OtherHostsUsage,
-    left: dict[str, str],
-) -> PurgeFacts:
-    """Return the facts of a purge with all that it removes; raise if nothing may be removed."""
-    vm_volumes = vm_removal.own(
-        vmvolumes.find_volumes(conn, settings, name, removables=removables, left=left)
-    )
-    # A disk removed from the definition stays, even if the running VM still uses it.
-    candidates = _find_candidates(conn, settings, name, removables, left, is_defined=True)
-    files = vm_removal.files(candidates)
-    left |= dict.fromkeys(
-        [path for path in candidates if path not in files], "it was there before the VM was built"
-    )
-    _refuse_others(conn, settings, name, [*files, *vm_volumes.paths], vm_volumes.volumes)
-    devices = vmvolumes.find_shared_devices(conn, settings, vm_volumes.volumes)
-    _refuse_unasked(_judge_devices(devices, elsewhere), name)
-    own_paths = [*files, *vm_volumes.paths, *state.paths]
-    paths = _find_unused(conn, settings, name, own_paths, elsewhere, left)
-    return replace(facts, paths=paths, volumes=vm_volumes.volumes or None)
+    *,
+    removables: bool = False,
+    uuid: str | None = None,
+    only_made: bool = False,
+    elsewhere: OtherHostsUsage | None = None,
+) -> Purged:
+    """
+    Return what :func:`purge` would remove, put into the trash and leave; nothing is changed.
+
+    The arguments are those of :func:`purge`, and so are the refusals. The entry of the trash has no
+    name yet. Raises NameTaken if an interrupted build or purge of the VM is on record here: the
+    purge settles it first.
+    """
+    elsewhere = elsewhere or OtherHostsUsage()
+    with reservations.host_lock(settings):
+        _refuse_at_work(conn, settings, name)
+        if name in reservations.find_unfinished(settings):
+            raise NameTaken(
+                f"what virt.purge would remove is not known: a build or a purge of VM {name!r} was "
+                "interrupted on this host, and virt.purge settles that first"
+            )
+        reservations.refuse_building(settings, name)
+        if not lifecycle.is_defined(conn, name):
+            raise NoSuchVm(name)
+        decision = removed.decide(
+            conn,
+            settings,
+            name,
+            _check_uuid(conn, name, uuid),
+            removables=removables,
+            only_made=only_made,
+            elsewhere=elsewhere,
+        )
+        facts, left = decision.facts, decision.left
+        volumes = facts.volumes or []
+        index = usage.index(
+            conn, settings, excluded_vms=[name], removed_files=facts.paths, other_hosts=elsewhere
+        )
+        with unfinished.fill_purge_trash(settings, name, facts, is_dry=True) as drop:
+            gone = unfinished.remove(settings, index, policies.DELETE, facts.paths, drop, left)
+            if drop.stays(volumes):
+                left |= _describe_kept(volumes)
+            else:
+                left |= _find_needed(conn, settings, volumes, name, elsewhere)
+            gone += ["/".join(volume[:2]) for volume in volumes]
+            return replace(_report(facts, drop, gone, left), entry=None)
+
+
+def _refuse_at_work(conn: Any, settings: HostSettings, name: str) -> None:
+    """Raise NameTaken if the VM is being moved, cloned or built."""
+    reservations.refuse_moving(settings, name, lifecycle.uuid_if_defined(conn, name))
+    if name in reservations.read_coming_vms(settings):
+        raise NameTaken(f"VM {name!r} is being built on this host; wait until that is over")
 
 
 def _check_uuid(conn: Any, name: str, uuid: str | None) -> str:
@@ -271,7 +225,7 @@ def _remove(
     else:
         departedvms.note_target(settings, name, moved_to)
     # Sync first, or a crash could restore the definition after the files are gone.
-    diskpaths.settle_definitions()
+    definitionfiles.settle_definitions()
     unfinished.remove_log(name)
     facts = locked_record.now.read(PurgeFacts)
     volumes = facts.volumes or []
@@ -281,17 +235,40 @@ def _remove(
             index = unfinished.index_without(conn, settings, name, paths, elsewhere)
             gone = unfinished.remove(settings, index, policies.DELETE, paths, drop, left)
             if drop.stays(volumes):
-                left |= {
-                    "/".join(volume[:2]): "only files can go into the trash; to remove it: "
-                    f"virt.volume_delete {' '.join(map(shlex.quote, volume[:2]))}"
-                    for volume in volumes
-                }
+                left |= _describe_kept(volumes)
             else:
                 vmvolumes.remove(conn, settings, volumes, other_hosts=elsewhere, left=left)
             gone += ["/".join(volume[:2]) for volume in volumes]
             return _report(facts, drop, gone, left)
     except StorageError as exc:
         raise StorageError(f"the VM is gone, but {exc}; fix that, then purge it again") from exc
+
+
+def _find_needed(
+    conn: Any,
+    settings: HostSettings,
+    volumes: Iterable[Sequence[str]],
+    name: str,
+    elsewhere: OtherHostsUsage,
+) -> dict[str, str]:
+    """Return ``{POOL/VOLUME: reason}`` of a VM's volumes that something else may need."""
+    out = {}
+    for pool, volume, *_number in volumes:
+        verdict = vmvolumes.judge_volume(
+            conn, settings, policies.DELETE, pool, volume, name, other_hosts=elsewhere
+        )
+        if not verdict.is_free:
+            out[f"{pool}/{volume}"] = verdict.reason or "unknown"
+    return out
+
+
+def _describe_kept(volumes: Iterable[Sequence[str]]) -> dict[str, str]:
+    """Return ``{POOL/VOLUME: reason}`` of the volumes that stay as the trash is on."""
+    return {
+        "/".join(volume[:2]): "only files can go into the trash; to remove it: "
+        f"virt.volume_delete {' '.join(map(shlex.quote, volume[:2]))}"
+        for volume in volumes
+    }
 
 
 def _report(
@@ -418,152 +395,6 @@ def _settle_begun(conn: Any, settings: HostSettings, name: str, domain_uuid: str
     for record_name in dict.fromkeys([name, *record_names]):
         unfinished.settle_one(conn, settings, record_name)
         reservations.refuse_building(settings, record_name)
-
-
-def _refuse_others(
-    conn: Any, settings: HostSettings, name: str, own_paths: list[str], volumes: list[list[str]]
-) -> None:
-    """Raise StorageError if a VM's files on storage that all hosts share may be another host's."""
-    root = readdomain.domain(lifecycle.xml(conn, name))
-    # libvirt removes the TPM's state with the definition.
-    paths = [*own_paths, readdomain.firmware_variables(root), readdomain.tpm_state(root)]
-    shared_paths = [path for path in paths if path and sharing.is_shared(settings, path)]
-    moved_to = readdomain.describe_notes(root)["moved_to"]
-    if moved_to is None and lifecycle.is_migrated(conn, name):
-        moved_to = "another host, as libvirt says"
-    # Volumes that are not files may be shared by all hosts.
-    shared_names = [*shared_paths, *("/".join(volume[:2]) for volume in volumes)]
-    if moved_to is not None and shared_names:
-        raise StorageError(
-            f"VM {name!r} has moved to {moved_to}, and its files are on storage that all hosts "
-            f"share ({', '.join(shared_names)}), so nothing is removed; virt.undefine {name} "
-            "removes only the definition here"
-        )
-    is_open = not lifecycle.is_active(conn, name) and any(map(diskpaths.is_open, shared_paths))
-    if is_open:
-        raise StorageError(
-            f"VM {name!r} does not run here, and a program, most likely on another host, has its "
-            f"files open ({', '.join(shared_paths)}), so nothing is removed; if the VM is on "
-            f"another host, virt.undefine {name} removes only the definition here"
-        )
-
-
-def find_shared_files(
-    conn: Any, settings: HostSettings, name: str, *, removables: bool = False
-) -> list[str]:
-    """Return the files and devices that a purge would remove and other hosts see."""
-    if not lifecycle.is_defined(conn, name):
-        return []
-    vm_volumes = vmvolumes.find_volumes(conn, settings, name, removables=removables)
-    files = [
-        *_find_candidates(conn, settings, name, removables, {}, is_defined=True),
-        *vm_volumes.paths,
-    ]
-    return [
-        *(
-            path
-            for path in files
-            if sharing.is_shared(settings, path) and not seedfiles.is_seed(path)
-        ),
-        *vmvolumes.find_shared_devices(conn, settings, vm_volumes.volumes),
-    ]
-
-
-def find_own_files(conn: Any, settings: HostSettings, name: str, removables: bool) -> list[str]:
-    """Return the files that belong to a VM alone, according to its current XML."""
-    files = _find_candidates(conn, settings, name, removables, {})
-    index = usage.index(conn, settings, excluded_vms=[name], removed_files=files)
-    return [path for path in files if not index.verdict(policies.DELETE, path).used_by]
-
-
-def _judge_devices(devices: Iterable[str], elsewhere: OtherHostsUsage) -> Iterator[Verdict]:
-    """Yield verdicts on volumes that other hosts see, and were not asked about."""
-    for path in devices:
-        if not elsewhere.is_told(path):
-            yield Verdict(path=path, policy=policies.DELETE, unasked=(path,))
-
-
-def _refuse_unasked(verdicts: Iterable[Verdict], name: str) -> None:
-    """Raise AskAll if other hosts must be asked first about files or volumes that they see."""
-    sharing.refuse_unasked(
-        list(verdicts),
-        f"VM {name!r} is not purged",
-        f"salt-run virt.purge {shlex.quote(name)}",
-    )
-
-
-def _find_unused(
-    conn: Any,
-    settings: HostSettings,
-    name: str,
-    paths: list[str],
-    elsewhere: OtherHostsUsage,
-    left: dict[str, str],
-) -> list[str]:
-    """Return the files that a purge removes; raise AskAll if other hosts may need any of them."""
-    index = usage.index(
-        conn, settings, excluded_vms=[name], removed_files=paths, other_hosts=elsewhere
-    )
-    verdicts = list(index.verdicts(policies.DELETE, paths).values())
-    _refuse_unasked((verdict for verdict in verdicts if not seedfiles.is_seed(verdict.path)), name)
-    for verdict in verdicts:
-        if verdict.used_by:
-            left[verdict.path] = verdict.used_by[0].reason
-            log.warning("%s of VM %s stays: %s", verdict.path, name, verdict.used_by[0].reason)
-    return [verdict.path for verdict in verdicts if not verdict.used_by]
-
-
-def _find_candidates(
-    conn: Any,
-    settings: HostSettings,
-    name: str,
-    removables: bool,
-    left: dict[str, str],
-    *,
-    is_defined: bool = False,
-) -> list[str]:
-    """
-    Return the files of a VM's disks, and the files in their backing chains made for this VM.
-
-    left
-        Gets the other disks, each with the reason.
-    is_defined
-        Read the VM's definition, not its running XML. Defaults to False.
-    """
-    root = readdomain.domain(
-        lifecycle.inactive_xml(conn, name) if is_defined else lifecycle.xml(conn, name)
-    )
-    out: list[str] = []
-    for disk in readdomain.disk_sources(root):
-        path = disk["path"]
-        is_removable = disk["device"] in ("cdrom", "floppy")
-        if path is not None and is_removable and not removables:
-            left[path] = "it is a cdrom or floppy image"
-            continue
-        if path is None or disk["type"] != "file":
-            continue
-        if diskpaths.is_device(path):
-            left[path] = "it is a device"
-            log.warning("%s stays: it is a device, though VM %s has it as a file", path, name)
-            continue
-        # VMs of all hosts may read a shared file that this VM only reads.
-        if (is_removable or disk["is_readonly"]) and sharing.is_shared(settings, path):
-            left[path] = f"VM {name} only reads it, and others may"
-            continue
-        out += [path, *_find_own_below(disk, readdomain.uuid(root))]
-    return list(dict.fromkeys(out))
-
-
-def _find_own_below(disk: dict[str, Any], uuid: str) -> Iterator[str]:
-    """Yield the files below a disk that were made for its VM, such as before a snapshot."""
-    # A guest can write a fake overlay header into its raw disk.
-    below = diskpaths.chain_below(disk["path"]) if disk["format"] == "qcow2" else []
-    for path in below:
-        # A path in a header may lead through a folder that is removed before this file.
-        path = str(Path(path).parent.resolve() / Path(path).name)
-        owner = ownermark.read_owner(path)
-        if owner is not None and owner.uuid == uuid and owner.is_of_this_host:
-            yield path
 
 
 def _remove_empty(conn: Any, settings: HostSettings, paths: list[str]) -> None:

@@ -13,7 +13,7 @@ from saltvirt.core.options.config import HostSettings
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.placement import cures, fit, resources
-from saltvirt.storage import diskpaths, trash
+from saltvirt.storage import definitionfiles, diskpaths, trash
 from saltvirt.vm.purge.purgeanswers import Undone
 from saltvirt.vm.recovery.host import unfinished
 from saltvirt.vm.show.host import inspect
@@ -83,7 +83,7 @@ def _bring_back(
         if defined_uuid is None:
             lifecycle.define(conn, to_text(root))
         lifecycle.set_autostart(conn, name, "on" if facts.autostart else "off")
-        diskpaths.settle_definitions()
+        definitionfiles.settle_definitions()
         trashed.bring_back(places)
     return Undone(
         uuid=facts.uuid or "", files=sorted(places), autostart=bool(facts.autostart), lost=lost

@@ -50,6 +50,37 @@ def purge(cloud: Cloud, name: str, delete_key: bool, force: object = False) -> d
         return purge_locked(cloud, order, name, delete_key=delete_key, force=is_forced)
 
 
+def dry_run(cloud: Cloud, name: str, delete_key: bool, force: object = False) -> dict[str, Any]:
+    """
+    Return ``{host: {name: what would be done}}``, and what its host reports in ``details``.
+
+    The arguments and the refusals are those of :func:`purge`; nothing is changed. Raises NameTaken
+    if this master has a command for that VM on record: the purge would settle it first.
+    """
+    arguments.vm_name(name)
+    deletes_key = arguments.boolean("delete_key", delete_key)
+    is_forced = arguments.boolean("force", force)
+    _refuse_hypervisor(cloud, name)
+    interrupted.refuse_recorded(cloud.opts, name)
+    vm = locate(cloud, name, Purpose.REPORT)
+    _refuse_kept(name, vm.presence_by_host, vm.may_have)
+    host = _find_host(vm, None)
+    seen = vm.presence_by_host[host]
+    uuid = None if seen.moved_to else seen.uuid
+    paths = _shared_files(cloud, host, name)
+    replies = fileusers.ask(cloud, host, paths, uuid=uuid, force=is_forced) if paths else {}
+    options = {"uuid": uuid, "replies": replies, "test": True}
+    kwarg = {option: value for option, value in options.items() if value}
+    reply = act(cloud, host, "virt.purge", name, kwarg=kwarg)
+    fileusers.refuse_unasked(host, "virt.purge", reply)
+    plan = wire.read(host, "virt.purge", Purged, reply)
+    has_key = deletes_key and minionkeys.read_accepted(cloud.opts, name) is not None
+    outcome = f"would be purged{', with its minion key' if has_key else ''}"
+    if seen.moved_to is None and seen.state in whereabouts.RUNNING_STATES:
+        outcome += f"; it is {seen.state}: its plug would be pulled"
+    return {host: {name: outcome}, DETAILS: {name: _details(name, plan)}}
+
+
 def purge_locked(
     cloud: Cloud,
     order: LockedRecord,

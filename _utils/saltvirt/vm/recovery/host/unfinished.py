@@ -23,6 +23,7 @@ from saltvirt.core.protocol import moveprotocol
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.storage import (
+    definitionfiles,
     diskpaths,
     door,
     exclusivecreate,
@@ -98,7 +99,7 @@ def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
                 is_any_settled = True
                 # Sync definitions first: a crash must not revert a definition after the files are
                 # removed or the record is gone.
-                diskpaths.settle_definitions()
+                definitionfiles.settle_definitions()
                 settle_record(conn, settings, locked_record)
                 reservations.end(settings, locked_record)
     return is_any_settled
@@ -167,10 +168,10 @@ def _leftovers_message(name: str, facts: PurgeFacts) -> str:
 
 
 def fill_purge_trash(
-    settings: HostSettings, name: str, facts: PurgeFacts
+    settings: HostSettings, name: str, facts: PurgeFacts, *, is_dry: bool = False
 ) -> AbstractContextManager[trash.TrashFiller]:
     """Return the filler that removes a purged VM's files, into the trash if it is on."""
-    return trash.fill_trash(settings, name, reason="virt.purge", purged=facts)
+    return trash.fill_trash(settings, name, reason="virt.purge", purged=facts, is_dry=is_dry)
 
 
 def signatures(paths: Iterable[str]) -> dict[str, list[int]]:

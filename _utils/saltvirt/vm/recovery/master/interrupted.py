@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltvirt.cluster import minionkeys, orders, undorecords
+from saltvirt.cluster import minionkeys, orders, renameorders, undorecords
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory.presence import VmPresence
 from saltvirt.cluster.rpc import minions
 from saltvirt.core.errors import NameTaken
+from saltvirt.core.journal import records
 from saltvirt.core.journal.records import LockedRecord, Record
 
 # The phases in which a host may have the order's job.
@@ -132,6 +133,30 @@ def _refuse_late(
 def _shows_outcome(record: Record, sighting: VmPresence) -> bool:
     """Return whether a host's answer already shows the outcome of an order in progress."""
     return sighting.building or (sighting.is_complete and record.phase != orders.REMOVING)
+
+
+def refuse_recorded(opts: Mapping[str, Any], name: str) -> None:
+    """
+    Raise NameTaken if this master has a command for a VM on record, at work or interrupted.
+
+    For dry runs, which take no lock: they keep no other command from the VM.
+    """
+    record = records.read_record(orders.folder(opts), orders.PURPOSE, name)
+    refuse_other(record)
+    if record is not None:
+        raise NameTaken(renameorders.describe(record))
+
+
+def refuse_other(record: Record | None) -> None:
+    """Raise NameTaken if a record of a name is of another command than a rename."""
+    if record is None or record.phase in renameorders.PHASES:
+        return
+    command = "settle" if record.phase == orders.MOVING else "doctor"
+    argument = f" {shlex.quote(record.name)}" if command == "settle" else " fix=True"
+    raise NameTaken(
+        f"another command has a record of VM {record.name!r} ({record.phase}): wait for it, or if "
+        f"it was interrupted, end it first: salt-run virt.{command}{argument}"
+    )
 
 
 def order_hosts(order: LockedRecord) -> list[str]:

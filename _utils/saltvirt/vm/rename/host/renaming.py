@@ -15,7 +15,7 @@ from saltvirt.libvirt import connect, departedvms, reservations
 from saltvirt.libvirt.domains import domainfiles, lifecycle, naming, snapshots
 from saltvirt.seeding import submission, write
 from saltvirt.seeding.offline.appliance import DiskRefused
-from saltvirt.storage import diskpaths, ownermark
+from saltvirt.storage import definitionfiles, diskpaths, ownermark
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.rename.host import guestdisk, secondname
 from saltvirt.vm.rename.host.guestdisk import GuestDisk
@@ -244,7 +244,7 @@ class _Renaming:
         text = renamed.definition(lifecycle.secure_xml(conn, name), request.name, name, logs)
         if text is not None:
             lifecycle.define(conn, text)
-        diskpaths.settle_definitions()
+        definitionfiles.settle_definitions()
         old_variables = renamed.variables_after(new_variables, name, request.name)
         secondname.drop(old_variables, new_variables)
         secondname.move_logs(*map(Path, logs))

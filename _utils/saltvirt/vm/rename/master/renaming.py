@@ -22,12 +22,12 @@ from saltvirt.cluster.rpc import hostcommands, minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, HostUnresponsive
 from saltvirt.core import arguments
 from saltvirt.core.errors import BadArgument, NameTaken, NoSuchVm
-from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import RenameOrderFacts
-from saltvirt.core.journal.records import LockedRecord, Record
+from saltvirt.core.journal.records import LockedRecord
 from saltvirt.core.protocol import effects, renameprotocol
 from saltvirt.core.protocol.renameprotocol import Left
 from saltvirt.seeding.master import authorization
+from saltvirt.vm.recovery.master import interrupted
 
 FUN, _PROGRESS = "virt.rename", "salt/virt/rename"
 # The hosts' errors after which nothing was changed, by their classes.
@@ -89,28 +89,12 @@ def rename(cloud: Cloud, request: Request) -> dict[str, dict[str, str]]:
 def dry_run(cloud: Cloud, request: Request) -> dict[str, dict[str, str]]:
     """Return ``{host: {name: outcome}}`` of a rename, or raise as it would; change nothing."""
     for name in request.names:
-        # Without its lock: a dry run keeps no other command from the VM.
-        record = records.read_record(orders.folder(cloud.opts), orders.PURPOSE, name)
-        _refuse_record(record)
-        if record is not None:
-            raise NameTaken(renameorders.describe(record))
+        interrupted.refuse_recorded(cloud.opts, name)
     facts = _check(cloud, request)
     kwarg = {**_host_kwarg(facts), "dry_run": True}
     hostcommands.act(cloud, facts.host, FUN, *request.names, kwarg=kwarg)
     key_text = " with its minion and key" if facts.seeds else ""
     return {facts.host: {request.name: f"would be renamed to {request.new_name}{key_text}"}}
-
-
-def _refuse_record(record: Record | None) -> None:
-    """Raise NameTaken if a command of another kind has a record of a name."""
-    if record is None or record.phase in renameorders.PHASES:
-        return
-    command = "settle" if record.phase == orders.MOVING else "doctor"
-    argument = f" {shlex.quote(record.name)}" if command == "settle" else " fix=True"
-    raise NameTaken(
-        f"another command has a record of VM {record.name!r} ({record.phase}): wait for it, or if "
-        f"it was interrupted, end it first: salt-run virt.{command}{argument}"
-    )
 
 
 def _check(cloud: Cloud, request: Request) -> RenameOrderFacts:
@@ -173,7 +157,7 @@ class _Renaming:
     def __init__(self, cloud: Cloud, request: Request, opened: Mapping[str, LockedRecord]) -> None:
         self._cloud, self._request, self._orders = cloud, request, opened
         for order in opened.values():
-            _refuse_record(order.record)
+            interrupted.refuse_other(order.record)
         left = [order.record for order in opened.values() if order.record is not None]
         self._recorded = [renameorders.read(record) for record in left]
         for facts in self._recorded:

@@ -33,7 +33,7 @@ from saltvirt.placement.answers import (
     VmFacts,
     VmLoad,
 )
-from saltvirt.storage import diskpaths, trash
+from saltvirt.storage import definitionfiles, diskpaths, trash
 from saltvirt.vm import profiles
 from saltvirt.vm.show.host import commitments, showndisks
 from saltvirt.vm.show.host.commitments import Commitments
@@ -212,7 +212,7 @@ def host_info(
 
 def unreadable(conn: Any, settings: HostSettings) -> dict[str, str]:
     """Return ``{VM: reason}`` of records and libvirt definitions that cannot be read."""
-    return {**diskpaths.find_not_loaded(conn), **reservations.find_unreadable(settings)}
+    return {**definitionfiles.find_not_loaded(conn), **reservations.find_unreadable(settings)}
 
 
 def _cpu(

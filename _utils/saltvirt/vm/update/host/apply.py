@@ -13,7 +13,7 @@ from saltvirt.core.errors import StorageError
 from saltvirt.core.salt.context import Context
 from saltvirt.libvirt import connect, departedvms, hostfacts, reservations
 from saltvirt.libvirt.domains import changing, lifecycle
-from saltvirt.storage import diskpaths, ownermark, policies, usage, vmvolumes
+from saltvirt.storage import definitionfiles, diskpaths, ownermark, policies, usage, vmvolumes
 from saltvirt.storage.images import tool
 from saltvirt.vm.create.host import apply, existing, newvolumes
 from saltvirt.vm.create.host.plandisks import DiskVolume, ExistingFile
@@ -180,7 +180,7 @@ class _Update:
             # Undone first: a definition must not name removed disks.
             steps.undo_with(self._define_back)
             self._define_with(self._disks.existing)
-        diskpaths.settle_definitions()
+        definitionfiles.settle_definitions()
 
     def _define_with(self, existing_files: Sequence[ExistingFile]) -> None:
         """Define the VM, under the host's lock if it takes existing files."""
@@ -196,7 +196,7 @@ class _Update:
         """Restore the definition if it has changed: libvirt's reply may have been lost."""
         if changing.definition(self._conn, self._name) != self._text:
             lifecycle.define(self._conn, self._text)
-            diskpaths.settle_definitions()
+            definitionfiles.settle_definitions()
 
     def _make(self, steps: undo.Steps, file: Any) -> None:
         settings = self._context.settings
@@ -324,7 +324,7 @@ class _Update:
         definition = parse(changing.definition(self._conn, self._name))
         metadata.promise_more(definition, -self._more_mib(failed_targets))
         lifecycle.define(self._conn, to_text(definition))
-        diskpaths.settle_definitions()
+        definitionfiles.settle_definitions()
         changed_arguments = () if amend.is_identical(root, self._now) else self._plan.changed
         self._plan = replace(self._plan, root=root, changed=changed_arguments)
 
