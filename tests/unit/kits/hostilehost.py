@@ -111,10 +111,10 @@ class Cloud(playedhosts.Cloud):
     def _file_users(self, _host, paths, uuid=None):
         return {path: {"used_by": [], "doubts": []} for path in paths}
 
-    def _purge(self, host, name, asked, **_kwarg):
+    def _purge(self, host, name, replies, **_kwarg):
         self._vm(host, name)
         # No host removes a file that others see before they were asked about it.
-        assert f"/mnt/shared/{name}_system.qcow2" in asked["free"]
+        assert f"/mnt/shared/{name}_system.qcow2" in replies["free"]
         del self.hosts[host][name]
 
     def _init(self, host, name, *_args, **_kwarg):

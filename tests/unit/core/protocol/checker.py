@@ -63,7 +63,7 @@ class Checker(Bypasses, Invariants):
                         if len(origins) > count:
                             queue.append((following, depth_reached + 1))
             except Lost as lost:
-                raise Lost(lost.why, [*_way(origins, current), *lost.trace]) from None
+                raise Lost(lost.reason, [*_way(origins, current), *lost.trace]) from None
         return self.states
 
     # What can happen next.
