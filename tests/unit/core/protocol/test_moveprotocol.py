@@ -74,7 +74,7 @@ def test_the_same_by_hand_without_a_record_on_the_target():
 
 def test_a_vm_with_an_open_arrival_does_not_leave():
     # Otherwise its source would wait for it forever.
-    leaving = Departure("t0", moveprotocol.HANDING, 1, was=False, auto=False, version=0)
+    leaving = Departure("t0", moveprotocol.HANDING, 1, was_active=False, auto=False, version=0)
     arrived = Arrival("t0", moveprotocol.ARRIVED, 0, has_made=True)
     hosts = (
         Host(defined=WHOLE, files=WHOLE, departure=leaving),
