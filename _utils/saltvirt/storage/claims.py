@@ -51,6 +51,22 @@ def take(path: str, token: str) -> None:
         raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
 
 
+def retake(path: str, token: str) -> None:
+    """
+    Make the mark of a file again, before the file is removed; :func:`complete` removes the mark.
+
+    Does nothing without hard links: the file stays the job's own until its record ends.
+    """
+    mark_path = mark(path, token)
+    try:
+        if not is_marked(path, token):
+            os.link(path, mark_path, follow_symlinks=False)
+            files.sync_folder(mark_path.parent)
+    except OSError as exc:
+        if exc.errno not in files.NO_LINKS:
+            raise StorageError(f"cannot remove {path}: {exc.strerror}") from exc
+
+
 def complete(path: str, token: str) -> None:
     """Remove the mark of a file that is made, or that turned out to be another host's."""
     mark_path = mark(path, token)
