@@ -452,6 +452,7 @@ FILES = {
         ("disk_add", {"disk": "d", "size": "1G", "pool": "p"}, ["d", "1G"], {"pool": "p"}),
         ("disk_grow", {"disk": "d", "size": "+1G"}, ["d", "+1G"], {}),
         ("disk_remove", {"disk": "d", "file": True}, ["d", True], {}),
+        ("move_disk", {"disk": "d", "pool": "p"}, ["d", "p"], {"report": True}),
         ("nic_add", {"bridge": "br1", "live": False}, [None], {"bridge": "br1", "live": False}),
         ("nic_remove", {"nic": "eth0", "dry_run": True}, ["eth0"], {"test": True}),
         ("eject", {"test": True}, [None], {"test": True}),
@@ -473,7 +474,7 @@ ANSWERS = {
     **{
         f"virt.{name}": {"name": "s1"}
         for name in "update snapshot guest_info guest_exec get_disks delete_snapshots "
-        "revert_snapshot disk_add disk_grow disk_remove nic_add nic_remove eject insert".split()
+        "revert_snapshot disk_add disk_grow disk_remove move_disk nic_add nic_remove eject insert".split()
     },
 }
 

@@ -411,7 +411,8 @@ class _Mover(settling.DiskSettler):
         """Have libvirt copy the disk of the running VM, until QEMU writes to both files at once."""
         conn, facts = self._conn, self._facts
         driver = {"name": "qemu", **self._plan.driver, "type": facts.format}
-        copied_disk = disk.Disk(type="file", driver=driver, source={"file": facts.new})
+        target, source = {"dev": facts.target}, {"file": facts.new}
+        copied_disk = disk.Disk(type="file", driver=driver, source=source, target=target)
         xml = to_text(disk.build(copied_disk))
         is_shallow = facts.backing is not None
         blockcopy.begin(conn, self._vm, facts.target, xml, is_shallow=is_shallow)
