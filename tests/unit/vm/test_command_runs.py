@@ -148,7 +148,7 @@ def test_no_caller_leads_a_host_elsewhere_by_an_argument(orders, command, word):
 def test_a_command_that_needs_all_hosts_asks_them(orders, monkeypatch):
     given = []
 
-    def order(_cloud, host, fun, args, kwarg, *, force):
+    def order(_cloud, host, fun, args, kwarg, *, force, **_options):
         given.append((host, fun, args, kwarg, force))
         return {"reverted": "s1"}
 
