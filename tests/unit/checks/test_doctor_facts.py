@@ -150,7 +150,7 @@ def test_what_is_open_in_a_program_is_not_shown(built):
     assert shown(built) == LEFT
 
 
-@pytest.mark.parametrize("purpose", ["build", "purge", "arrival", "departure"])
+@pytest.mark.parametrize("purpose", ["build", "purge", "diskmove", "arrival", "departure"])
 def test_what_is_on_record_is_not_shown(built, purpose):
     forget(built)
     path = path_of(built, "web1_data.qcow2")
