@@ -5,7 +5,7 @@ Add, grow, change, move and remove single disks, drives and NICs of a VM, wherev
 
 Each function has its host's function of the same name do the work, and returns ``{host: {name:
 answer}}``. The answer has ``outcome`` (one line, which a terminal shows), ``device`` and
-``restart``; in a dry run mostly ``diff``, too.
+``restart``; in a dry run of all but move_disk ``diff``, too.
 """
 
 from saltvirt.core.salt.lazyimport import lazy_imports

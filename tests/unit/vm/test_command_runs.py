@@ -474,7 +474,8 @@ ANSWERS = {
     **{
         f"virt.{name}": {"name": "s1"}
         for name in "update snapshot guest_info guest_exec get_disks delete_snapshots "
-        "revert_snapshot disk_add disk_grow disk_remove move_disk nic_add nic_remove eject insert".split()
+        "revert_snapshot disk_add disk_grow disk_remove move_disk nic_add nic_remove eject "
+        "insert".split()
     },
 }
 

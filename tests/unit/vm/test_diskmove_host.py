@@ -117,7 +117,9 @@ def test_holes_stay_holes(vm, fast):
     text = text.replace(str(old), str(raw))
     position = text.index(str(raw))
     begin = text.rindex("<disk", 0, position)
-    text = text[:begin] + text[begin:position].replace("type='qcow2'", "type='raw'") + text[position:]
+    text = (
+        text[:begin] + text[begin:position].replace("type='qcow2'", "type='raw'") + text[position:]
+    )
     lifecycle.define(vm.conn, text)
 
     answer = move(vm, "vdb")

@@ -129,7 +129,9 @@ def on_record(vm):
 
 def test_the_disk_of_a_running_vm_is_copied_shallow_and_switched(vm, qemu):
     old, new = Path(qemu.old), vm.root / "fast/web1_system.qcow2"
-    subprocess.run(["qemu-io", "-c", "write -P 7 1M 64k", str(old)], check=True, capture_output=True)
+    subprocess.run(
+        ["qemu-io", "-c", "write -P 7 1M 64k", str(old)], check=True, capture_output=True
+    )
     backing = info(old)["full-backing-filename"]
 
     answer = move(vm)

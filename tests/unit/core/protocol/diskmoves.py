@@ -196,8 +196,9 @@ class DiskMoves:
             yield "the new file is in use", _answered(site, "error", "in use")
             return
         kept = {site.new} - {None} if is_kept else set()
-        yield "the new file goes", _answered(
-            site._replace(new=None, trash=site.trash | kept), "ok", None
+        yield (
+            "the new file goes",
+            _answered(site._replace(new=None, trash=site.trash | kept), "ok", None),
         )
 
     @staticmethod

@@ -119,7 +119,9 @@ def move_disk(
             lock.enter_context(startlock.hold_definition_lock(conn, settings, call.vm))
             plan = _make_plan(context, conn, call.vm, name, pool)
             if plan.is_there:
-                return _answer(plan, f"is in {pool} already; nothing was moved", file=plan.facts.old)
+                return _answer(
+                    plan, f"is in {pool} already; nothing was moved", file=plan.facts.old
+                )
             _refuse_needed(context, conn, call.vm, plan, other_hosts)
             commitments = inspect.read_timed_commitments(conn, settings)
             if call.test:
