@@ -165,7 +165,7 @@ def move_disk(name, disk, pool, test=False, dry_run=False, **kwargs):
     disk
         The disk's target, file or name.
     pool
-        The pool that the disk goes to, whose volumes are files; or a folder.
+        The pool that the disk goes to, a pool of files; or a folder.
     test, dry_run
         Change nothing, and return what would be moved. Default to False.
 

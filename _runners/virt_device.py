@@ -120,7 +120,7 @@ def move_disk(name, disk, pool, *, force=False, dry_run=False):
     disk
         The disk's target, file or name.
     pool
-        The pool of the VM's host that the disk goes to, whose volumes are files; or a folder.
+        The pool that the disk goes to, a pool of files of the VM's host; or a folder.
     force
         Do it although a host is unresponsive that may need the disk's file. Defaults to False.
     dry_run

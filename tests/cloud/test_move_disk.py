@@ -1,4 +1,4 @@
-"""A disk goes to another pool, under a guest that runs and of one that is off, whoever dies."""
+"""A disk goes to another pool while its guest runs or is off, and after each fault."""
 
 import re
 

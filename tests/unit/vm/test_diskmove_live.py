@@ -32,7 +32,7 @@ MIRROR = """<domain><devices><disk type='file' device='disk'><source file='/old'
 
 
 class Qemu:
-    """The block jobs of a running VM's disk, whose file is ``old`` at first."""
+    """The block jobs of a running VM's disk, which lies in ``old`` at first."""
 
     def __init__(self, vm):
         self.vm, self.old = vm, str(Path(vm.settings.images) / "web1_system.qcow2")

@@ -25,9 +25,9 @@ _FAILURES = (Exception, KeyboardInterrupt, SystemExit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class DiskPlace:
     """
-    What libvirt says of the VM; ``live`` and ``definition`` are of OLD, NEW and OTHER.
+    Where libvirt has the disk; ``live`` and ``definition`` are OLD, NEW or OTHER.
 
     live
         The disk of the running VM; None if it does not run.
@@ -42,20 +42,20 @@ class Seen:
     is_mirrored: bool = False
 
 
-def decide(phase: str, seen: Seen) -> str:
+def decide(phase: str, place: DiskPlace) -> str:
     """
     Return how a move that was cut off is settled.
 
     The file that the VM writes to decides: that of the running VM, else that of its definition.
-    FORGET leaves both files as they are, where somebody else has changed the disk meanwhile.
+    FORGET leaves both files as they are: an operator has changed the disk meanwhile.
     """
     if phase == MOVED:
-        return FORGET if OLD in (seen.live, seen.definition) else PUT_AWAY
-    current = seen.definition if seen.live is None else seen.live
+        return FORGET if OLD in (place.live, place.definition) else PUT_AWAY
+    current = place.definition if place.live is None else place.live
     if current == OLD:
         return UNDO
     # A definition that was changed by hand while the copy was half may name half a file.
-    is_switched = phase == SWITCHING or seen.live is not None
+    is_switched = phase == SWITCHING or place.live is not None
     return FINISH if current == NEW and is_switched else FORGET
 
 
@@ -80,15 +80,15 @@ def move() -> Effects:
 
 def settle(phase: str) -> Effects:
     """Settle a move that was cut off in a phase; return how. An error leaves the record."""
-    seen = yield ("look",)
-    step = decide(phase, seen)
+    place = yield ("look",)
+    step = decide(phase, place)
     if step == FINISH:
         yield from _finish()
         return step
     if step == UNDO:
-        if seen.is_mirrored:
+        if place.is_mirrored:
             yield ("abort",)
-        if seen.definition == NEW:
+        if place.definition == NEW:
             yield ("restore",)
         # After a loss of power the new file may have what was written last.
         yield "remove", phase != COPYING

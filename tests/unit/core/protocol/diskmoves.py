@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from clouds import Lost, replayed
 from saltvirt.core.protocol import diskprotocol
-from saltvirt.core.protocol.diskprotocol import NEW, OLD, Seen
+from saltvirt.core.protocol.diskprotocol import NEW, OLD, DiskPlace
 
 PART = -1
 
@@ -233,7 +233,9 @@ class DiskMoves:
 
 
 def _seen(site):
-    return Seen(live=site.live, definition=site.definition, is_mirrored=site.mirror is not None)
+    return DiskPlace(
+        live=site.live, definition=site.definition, is_mirrored=site.mirror is not None
+    )
 
 
 def _answered(site, kind, value):

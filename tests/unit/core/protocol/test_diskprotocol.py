@@ -52,7 +52,7 @@ def test_a_move_without_faults_ends_with_the_new_file_and_the_old_one_in_the_tra
 @pytest.mark.parametrize("phase", [COPYING, SWITCHING, MOVED])
 @pytest.mark.parametrize("current", [OTHER, None])
 def test_a_disk_that_somebody_else_has_changed_loses_no_file_but_a_moved_one(phase, current):
-    step = diskprotocol.decide(phase, diskprotocol.Seen(live=None, definition=current))
+    step = diskprotocol.decide(phase, diskprotocol.DiskPlace(live=None, definition=current))
     assert step == (diskprotocol.PUT_AWAY if phase == MOVED else FORGET)
 
 
@@ -100,7 +100,7 @@ def _blind(steps):
             return stop.value
         answer = yield effect
         if effect[0] == "look":
-            answer = diskprotocol.Seen(live=None, definition=answer.definition)
+            answer = diskprotocol.DiskPlace(live=None, definition=answer.definition)
 
 
 class Unchecked(DiskMoves):

@@ -105,7 +105,7 @@ def move_disk(
     name
         The disk's target, its file, or its name.
     pool
-        A pool whose volumes are files, or a folder.
+        A pool of files, or a folder.
     other_hosts
         The other hosts' answers about the disk's file. Defaults to no answers.
     """
@@ -468,7 +468,7 @@ class _Mover(settling.DiskSettler):
             max_bytes=1 << 62, reserve_bytes=self._reserve_bytes, limit_s=_ENDLESS_S
         )
         meter = _CopyMeter(
-            room, facts.new, lambda done: self._tell(done, self._plan.allocated_bytes)
+            room, facts.new, lambda done_bytes: self._tell(done_bytes, self._plan.allocated_bytes)
         )
         try:
             clone.copy(facts.old, facts.new, meter, files.open_by_trusted_links)

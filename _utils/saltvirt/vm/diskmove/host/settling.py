@@ -19,7 +19,7 @@ from saltvirt.core.journal import records
 from saltvirt.core.journal.recordfacts import DiskMoveFacts
 from saltvirt.core.options.config import HostSettings
 from saltvirt.core.protocol import diskprotocol, effects
-from saltvirt.core.protocol.diskprotocol import NEW, OLD, OTHER, Seen
+from saltvirt.core.protocol.diskprotocol import NEW, OLD, OTHER, DiskPlace
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import blockcopy, changing, lifecycle
 from saltvirt.storage import claims, diskpaths, door, policies, trash, usage
@@ -62,8 +62,9 @@ def find_disk(root: ET.Element, target: str) -> ET.Element | None:
 def with_file(element: ET.Element, path: str) -> ET.Element:
     """Return a copy of a <disk> that lies in another file."""
     vm_disk = disk.read(element)
-    kept = {key: value for key, value in (vm_disk.source or {}).items() if key == "startupPolicy"}
-    source = {"file": path, **kept}
+    old_source = vm_disk.source or {}
+    policy = {key: value for key, value in old_source.items() if key == "startupPolicy"}
+    source = {"file": path, **policy}
     return devicematch.amend_disk_copy(element, replace(vm_disk, type="file", source=source))
 
 
@@ -110,14 +111,14 @@ class DiskSettler:
 
     # The effects.
 
-    def look(self) -> Seen:
+    def look(self) -> DiskPlace:
         """Return what libvirt says of the VM's disk."""
         name, conn = self._name(), self._conn
         if name is None:
-            return Seen(live=None, definition=None)
+            return DiskPlace(live=None, definition=None)
         copy = blockcopy.read_copy(conn, name, self._facts.target)
         live = lifecycle.xml(conn, name) if lifecycle.is_active(conn, name) else None
-        return Seen(
+        return DiskPlace(
             live=None if live is None else self._which(live),
             definition=self._which(lifecycle.inactive_xml(conn, name)),
             is_mirrored=copy is not None and _is_same(copy.file, self._facts.new),
@@ -126,10 +127,11 @@ class DiskSettler:
     def _which(self, xml: str) -> str:
         """Return which file a <domain> has at the disk's target."""
         element = find_disk(parse(xml), self._facts.target)
-        path = None if element is None else disk.read(element).path
-        file = lifecycle.find_disk_file(self._conn, path or "")
-        names = ((OLD, self._facts.old), (NEW, self._facts.new))
-        return next((name for name, known in names if _is_same(file, known)), OTHER)
+        location = None if element is None else disk.read(element).path
+        file = lifecycle.find_disk_file(self._conn, location or "")
+        paths_by_name = {OLD: self._facts.old, NEW: self._facts.new}
+        names = (name for name, path in paths_by_name.items() if _is_same(file, path))
+        return next(names, OTHER)
 
     def abort(self) -> None:
         """Give up libvirt's copy."""
@@ -158,8 +160,8 @@ class DiskSettler:
 
     def check(self) -> None:
         """Read the new file back, and what names it; raise StorageError if anything is wrong."""
-        facts, seen = self._facts, self.look()
-        if seen.definition != NEW or seen.live not in (None, NEW):
+        facts, place = self._facts, self.look()
+        if place.definition != NEW or place.live not in (None, NEW):
             raise StorageError(
                 f"VM {self._held.name!r} does not have {facts.new} as disk {facts.target}, in its "
                 f"definition or while it runs; {facts.old} stays"
@@ -168,7 +170,7 @@ class DiskSettler:
             files.sync_files([facts.new])
         except OSError as exc:
             raise files.write_error(f"cannot write {facts.new}", exc) from exc
-        for reason in self._find_flaws(is_live=seen.live is not None):
+        for reason in self._find_flaws(is_live=place.live is not None):
             raise StorageError(f"{facts.new} {reason}; {facts.old} stays")
 
     def _find_flaws(self, *, is_live: bool) -> list[str]:
