@@ -1,6 +1,7 @@
 """A host moves a disk into another folder: the disk of a stopped VM, and what a crash leaves."""
 
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from saltvirt.vm.diskmove.host import moving
 from saltvirt.vm.power.host import startlock
 from saltvirt.vm.purge.host import purge
 from saltvirt.vm.recovery.host import unfinished
+from saltvirt.vm.show.host import inspect
 from saltvirt.vm.update.host.single import Call
 from saltvirt.xml import parse
 from saltvirt.xml.domain import domain
@@ -350,3 +352,43 @@ def test_an_old_file_that_something_needs_by_now_stays_and_that_is_said(vm, fast
     answer = move(vm)
     assert old.exists() and answer["trash"] is None
     assert "; its old file stays: " in answer["outcome"] and "late.qcow2" in answer["outcome"]
+
+
+@pytest.fixture
+def memory_pool(vm):
+    """A pool on another file system than the images."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        if os.stat(folder).st_dev == os.stat(vm.root).st_dev:
+            pytest.skip("the tests have one file system here")
+        pool = vm.conn.storagePoolDefineXML(POOL.format("dir", folder))
+        pool.create()
+        yield Path(folder)
+        pool.destroy()
+        pool.undefine()
+
+
+def test_the_room_of_another_file_system_is_reserved_while_it_is_copied(
+    vm, memory_pool, monkeypatch
+):
+    copy, stocks = moving.clone.copy, []
+
+    def look(*given):
+        stocks.append(inspect.host_info(vm.conn, vm.settings).stocks["storage pool fast"])
+        copy(*given)
+
+    before = inspect.host_info(vm.conn, vm.settings).stocks["storage pool fast"]
+    monkeypatch.setattr(moving.clone, "copy", look)
+
+    assert move(vm, pool="fast")["file"] == str(memory_pool / "web1_system.qcow2")
+
+    (meanwhile,) = stocks
+    assert meanwhile.committed_mib - before.committed_mib == 8
+    assert reservations.read_coming_vms(vm.settings) == {}
+
+
+def test_a_pool_that_has_promised_its_room_is_refused(vm, memory_pool, monkeypatch):
+    monkeypatch.setattr(moving.fit, "stocks_left", lambda _info: {"storage pool fast": 7})
+    for call in (CALL, TEST):
+        with pytest.raises(StorageError, match="8 MiB of storage pool fast wanted, 7 MiB free to"):
+            move(vm, pool="fast", call=call)
+    assert list(memory_pool.iterdir()) == [] and on_record(vm) == []
