@@ -16,6 +16,7 @@ GOOD = diskplan.DiskState(
     has_data_file=False,
     has_snapshots=False,
     backing="/srv/base/1",
+    backing_format="qcow2",
     is_running=True,
     has_other_live=False,
     snapshots=(),
@@ -44,6 +45,7 @@ ROOM = diskplan.RoomState(
         ({"is_encrypted": True}, "it is encrypted"),
         ({"has_data_file": True}, "a data file of its own"),
         ({"backing": "base.qcow2"}, "names base.qcow2.* without a folder"),
+        ({"backing_format": None}, "does not say the format .* qemu-img rebase -u -F"),
         ({"has_snapshots": True}, "snapshots that libvirt does not know"),
         ({"type": "volume"}, "as a volume of a pool; stop the VM first"),
         ({"has_other_live": True}, "another disk at its target"),
@@ -60,7 +62,13 @@ def test_each_obstacle_is_named_alone(changes, text):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"format": "raw"}, {"backing": None}, {"is_running": False, "has_snapshots": True}],
+    [
+        {},
+        {"format": "raw"},
+        {"backing": None, "backing_format": None},
+        {"is_running": False, "backing_format": None},
+        {"is_running": False, "has_snapshots": True},
+    ],
 )
 def test_what_is_no_obstacle(changes):
     assert list(diskplan.find_obstacles(replace(GOOD, **changes))) == []

@@ -19,8 +19,8 @@ class DiskState:
         Whether it is a regular file of this host, and no link.
     is_encrypted, has_data_file, has_snapshots
         What its definition, or the header of its file, says.
-    backing
-        The file that it is based on, as its header names it.
+    backing, backing_format
+        The file that it is based on, as its header names it, and the format of that.
     is_running
         Whether its VM runs, or is paused.
     has_other_live
@@ -41,6 +41,7 @@ class DiskState:
     has_data_file: bool
     has_snapshots: bool
     backing: str | None
+    backing_format: str | None
     is_running: bool
     has_other_live: bool
     snapshots: Sequence[str]
@@ -97,6 +98,12 @@ def _find_obstacles_of_file(state: DiskState) -> Iterator[str]:
         yield (
             f"its header names {state.backing}, the file that it is based on, without a folder; "
             "stop the VM and give the whole path: qemu-img rebase -u"
+        )
+    if state.is_running and state.backing is not None and state.backing_format is None:
+        # A guess would change what the guest reads.
+        yield (
+            "its header does not say the format of the file that it is based on; stop the VM and "
+            "give it: qemu-img rebase -u -F"
         )
     if state.is_running and state.has_snapshots and not state.snapshots:
         yield "its file has snapshots that libvirt does not know; stop the VM first"

@@ -190,6 +190,7 @@ def _make_plan(context: Context, conn: Any, vm_name: str, name: str, pool: str) 
         has_data_file=bool(header and header.has_data_file),
         has_snapshots=bool(header and header.has_snapshots),
         backing=header.backing_file if header else None,
+        backing_format=header.backing_format if header else None,
         is_running=vm.running is not None,
         has_other_live=_has_other_live(vm, element),
         snapshots=snapshots.names(conn, vm_name),
@@ -224,14 +225,10 @@ def _make_plan(context: Context, conn: Any, vm_name: str, name: str, pool: str) 
         facts=facts,
         is_live=vm.running is not None,
         driver={key: value for key, value in driver.items() if key in _DRIVER},
-        backing_format=_backing_format(header),
+        backing_format=state.backing_format or "",
         pool=pool_name,
         allocated_bytes=int(sizes["actual"]),
     )
-
-
-def _backing_format(header: qcow2.Header | None) -> str:
-    return (header.backing_format if header else None) or "raw"
 
 
 def _has_other_live(vm: single.Vm, element: Any) -> bool:
