@@ -160,6 +160,22 @@ def test_a_command_that_needs_all_hosts_asks_them(orders, monkeypatch):
     assert given == [("hyper1", "virt.revert_snapshot", ["web1", "s1"], {"cleanup": True}, True)]
 
 
+def test_the_move_of_a_disk_reports_its_progress_and_may_take_a_day(orders, monkeypatch):
+    calls = []
+
+    def order(_cloud, _host, _fun, args, kwarg, *, force, watch, limit_s):
+        calls.append((args, kwarg, force, limit_s))
+        assert callable(watch)
+        return {"outcome": "disk vda moved"}
+
+    monkeypatch.setattr(fileusers, "order", order)
+
+    answer = run("move_disk", "web1", "vda", "fast", dry_run=True)
+
+    assert answer == {"hyper1": {"web1": {"outcome": "disk vda moved"}}}
+    assert calls == [(["web1", "vda", "fast"], {"test": True, "report": True}, False, 86400)]
+
+
 def test_a_vm_is_removed_only_if_all_hosts_can_be_asked(orders, cloud):
     lastseen.record_move(cloud.opts, "web1", "hyper3")
     cloud.hosts.silence("hyper3")
