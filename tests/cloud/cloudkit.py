@@ -172,13 +172,17 @@ class Cloud:
         accepted = self.master_conf / "pki/master/minions"
         return sorted(p.name for p in accepted.iterdir() if p.name not in self.hosts)
 
+    def orders(self):
+        """Return what the master has on record of VMs, except what it keeps for virt.undo."""
+        of_hosts = ("hints.json", "listed.json", "silent.json")
+        files = self.notes.rglob("*") if self.notes.exists() else ()
+        files = [path for path in files if path.is_file() and path.parent.name != "undo"]
+        return [path for path in files if path.name not in of_hosts]
+
     def traces(self):
         """Return everything that VMs leave: definitions, files, records, locks, keys, orders."""
         out = {"keys": self.accepted()}
-        kept = self.notes.rglob("*") if self.notes.exists() else ()
-        # These are of the hosts.
-        others = ("hints.json", "listed.json", "silent.json")
-        out["orders"] = sorted(p.name for p in kept if p.is_file() and p.name not in others)
+        out["orders"] = sorted(path.name for path in self.orders())
         for host in self.hosts:
             folder = self.folder(host)
             logs = folder / "var/log/libvirt/qemu"

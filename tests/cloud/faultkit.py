@@ -258,10 +258,8 @@ def holds(cloud, subject, *, was_cut):
 
 
 def no_orders(cloud):
-    """Return what the master has on record, beside who was where and who is silent: nothing."""
-    files = [path for path in cloud.notes.rglob("*") if path.is_file()]
-    others = ("hints.json", "listed.json", "silent.json")
-    return [str(path) for path in files if path.name not in others]
+    """Return the orders that the master has on record."""
+    return [str(path) for path in cloud.orders()]
 
 
 def says_true(cloud, said, seen_home):

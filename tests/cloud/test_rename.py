@@ -13,6 +13,7 @@ def ask(cloud, minion, command):
     return cloud.salt(minion, "cmd.run", command).data[minion]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1500)
 def test_the_minion_of_a_guest_answers_under_its_new_name(clean):
     deploy = ("virt.init", "web1", "2", "1024", DEBIAN, "host=hyper1", "wait_s=600")
