@@ -141,7 +141,7 @@ def mirror(root: ET.Element, target: str) -> tuple[str, bool] | None:
         if copy is not None and disk.read(device).target.get("dev") == target:
             source = copy.find("source")
             file = None if source is None else source.get("file")
-            return file or copy.get("file", ""), copy.get("ready") == "yes"
+            return file or copy.get("file") or "", copy.get("ready") == "yes"
     return None
 
 

@@ -94,19 +94,24 @@ def _find_obstacles_of_file(state: DiskState) -> Iterator[str]:
             "it has its content in a data file of its own; make it one file first "
             "(qemu-img convert -O qcow2)"
         )
-    if state.backing is not None and not state.backing.startswith("/"):
+    if state.is_running and state.has_snapshots and not state.snapshots:
+        yield "its file has snapshots that libvirt does not know; stop the VM first"
+    if state.backing is not None:
+        yield from _find_obstacles_below(state, state.backing)
+
+
+def _find_obstacles_below(state: DiskState, backing: str) -> Iterator[str]:
+    if not backing.startswith("/"):
         yield (
-            f"its header names {state.backing}, the file that it is based on, without a folder; "
+            f"its header names {backing}, the file that it is based on, without a folder; "
             "stop the VM and give the whole path: qemu-img rebase -u"
         )
-    if state.is_running and state.backing is not None and state.backing_format is None:
+    if state.is_running and state.backing_format is None:
         # A guess would change what the guest reads.
         yield (
             "its header does not say the format of the file that it is based on; stop the VM and "
             "give it: qemu-img rebase -u -F"
         )
-    if state.is_running and state.has_snapshots and not state.snapshots:
-        yield "its file has snapshots that libvirt does not know; stop the VM first"
 
 
 def _find_obstacles_of_vm(state: DiskState) -> Iterator[str]:
