@@ -179,25 +179,7 @@ def _make_plan(context: Context, conn: Any, vm_name: str, name: str, pool: str) 
     element = single.find_disk(vm, name, listed.DISK.list(vm.root))
     vm_disk, target = disk.read(element), listed.target_of(element)
     old = lifecycle.find_disk_file(conn, vm_disk.path or "")
-    is_file = os.path.isfile(old) and not Path(old).is_symlink()
-    header = qcow2.read(old) if is_file and vm_disk.format == "qcow2" else None
-    state = diskplan.DiskState(
-        device=vm_disk.device,
-        type=vm_disk.type,
-        format=vm_disk.format,
-        is_file=is_file,
-        is_encrypted=readdomain.is_encrypted(element) or bool(header and header.is_encrypted),
-        has_data_file=bool(header and header.has_data_file),
-        has_snapshots=bool(header and header.has_snapshots),
-        backing=header.backing_file if header else None,
-        backing_format=header.backing_format if header else None,
-        is_running=vm.running is not None,
-        has_other_live=_has_other_live(vm, element),
-        snapshots=snapshots.names(conn, vm_name),
-        checkpoints=_has_checkpoints(conn, vm_name),
-        is_saved=vm_name in lifecycle.saved(conn),
-        busy_targets=_find_busy(conn, vm),
-    )
+    state = _read_state(vm, element, old)
     for reason in diskplan.find_obstacles(state):
         raise LibvirtRefused(
             f"{listed.DISK.describe(element)} of VM {vm_name!r} is not moved: {reason}"
@@ -231,6 +213,30 @@ def _make_plan(context: Context, conn: Any, vm_name: str, name: str, pool: str) 
     )
 
 
+def _read_state(vm: single.Vm, element: Any, path: str) -> diskplan.DiskState:
+    """Return a disk as it is, by its definition and by the header of its file."""
+    vm_disk, conn, name = disk.read(element), vm.conn, vm.name
+    is_file = os.path.isfile(path) and not Path(path).is_symlink()
+    header = qcow2.read(path) if is_file and vm_disk.format == "qcow2" else None
+    return diskplan.DiskState(
+        device=vm_disk.device,
+        type=vm_disk.type,
+        format=vm_disk.format,
+        is_file=is_file,
+        is_encrypted=readdomain.is_encrypted(element) or bool(header and header.is_encrypted),
+        has_data_file=bool(header and header.has_data_file),
+        has_snapshots=bool(header and header.has_snapshots),
+        backing=header.backing_file if header else None,
+        backing_format=header.backing_format if header else None,
+        is_running=vm.running is not None,
+        has_other_live=_has_other_live(vm, element),
+        snapshots=snapshots.names(conn, name),
+        checkpoints=name in lifecycle.list_domains_with_checkpoints(conn),
+        is_saved=name in lifecycle.saved(conn),
+        busy_targets=_find_busy(conn, vm),
+    )
+
+
 def _has_other_live(vm: single.Vm, element: Any) -> bool:
     """Return whether the running VM has another disk at the target of a disk."""
     if vm.running is None:
@@ -239,10 +245,6 @@ def _has_other_live(vm: single.Vm, element: Any) -> bool:
     return running_disk is None or (
         devicematch.content(running_disk) != devicematch.content(disk.read(element))
     )
-
-
-def _has_checkpoints(conn: Any, name: str) -> bool:
-    return name in lifecycle.list_domains_with_checkpoints(conn)
 
 
 def _find_busy(conn: Any, vm: single.Vm) -> list[str]:
