@@ -1,14 +1,14 @@
 """
-Add, grow, change and remove single disks, drives and NICs of a VM; all its others stay.
+Add, grow, change, move and remove single disks, drives and NICs of a VM; all its others stay.
 
 .. versionadded:: 1.1.0
 
-Each function does what virt.update would do with the list of all devices. A disk is named by its
-target (``vdb``), its file, or its name in virt.update (``data``); a NIC by its MAC, or by the name
-of which that was made. All return a mapping with ``outcome`` (one line for people), ``device`` (the
-target or the MAC) and ``restart`` (whether the change waits for the VM's next start), and with
-``test=True`` ``diff``, the changed lines of the definition without passwords. ``dry_run=True`` is
-another name of ``test=True``.
+Each function but move_disk does what virt.update would do with the list of all devices. A disk is
+named by its target (``vdb``), its file, or its name in virt.update (``data``); a NIC by its MAC, or
+by the name of which that was made. All return a mapping with ``outcome`` (one line for people),
+``device`` (the target or the MAC) and ``restart`` (whether the change waits for the VM's next
+start). With ``test=True`` all but move_disk return ``diff``, too: the changed lines of the
+definition without passwords. ``dry_run=True`` is another name of ``test=True``.
 """
 
 from saltvirt.core import arguments
@@ -18,6 +18,7 @@ from saltvirt.entry.host import hostmodule
 
 with lazy_imports():
     from saltvirt.storage import sharing
+    from saltvirt.vm.diskmove.host import moving
     from saltvirt.vm.update.host import single
 
 __virtualname__ = "virt"
@@ -153,6 +154,49 @@ def disk_remove(name, disk, file=False, live=True, test=False, dry_run=False, **
         )
 
     return sharing.run_or_ask(replies, remove)
+
+
+def move_disk(name, disk, pool, test=False, dry_run=False, **kwargs):
+    """
+    Move a disk of a VM into another pool of its host, while the VM runs or not.
+
+    name
+        The VM's name.
+    disk
+        The disk's target, file or name.
+    pool
+        The pool that the disk goes to, a pool of files; or a folder.
+    test, dry_run
+        Change nothing, and return what would be moved. Default to False.
+
+    The disk of a running VM is copied by QEMU, which then goes on in the copy; that of a stopped VM
+    is copied and compared. Of an overlay only its own file moves: the image below it stays. The old
+    file goes into the trash once the VM, and its definition, have the new one.
+
+    Returns ``{outcome, device, restart, file, old, live, bytes, trash}``: ``bytes`` are what the
+    disk's file took, ``trash`` is the entry of the old file, None if it stays, or was empty. Fails,
+    and changes nothing: the VM has snapshots, checkpoints or a saved state, something else needs
+    the file, or the pool has no room. Run it again if it was interrupted. Undo: the same call with
+    the former pool.
+
+    replies, report
+        Passed by the runner: the replies of the other hosts about shared files; to report progress.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt hyper1 virt.move_disk centos1 vda pool=/srv dry_run=True
+    """
+    replies, report = kwargs.pop("replies", None), kwargs.pop("report", False)
+    call, context = _call(name, True, test, dry_run), _context("virt.move_disk", kwargs)
+    context = context.reporting(call.vm, "salt/virt/move_disk", report)
+    disk_name, pool_name = arguments.text("disk", disk), arguments.text("pool", pool)
+
+    def move(elsewhere):
+        return moving.move_disk(context, call, disk_name, pool_name, other_hosts=elsewhere)
+
+    return sharing.run_or_ask(replies, move)
 
 
 def nic_add(name, nic=None, live=True, test=False, dry_run=False, **kwargs):

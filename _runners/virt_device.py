@@ -1,11 +1,11 @@
 """
-Add, grow, change and remove single disks, drives and NICs of a VM, wherever it is.
+Add, grow, change, move and remove single disks, drives and NICs of a VM, wherever it is.
 
 .. versionadded:: 1.1.0
 
 Each function has its host's function of the same name do the work, and returns ``{host: {name:
 answer}}``. The answer has ``outcome`` (one line, which a terminal shows), ``device`` and
-``restart``; in a dry run ``diff``, too.
+``restart``; in a dry run of all but move_disk ``diff``, too.
 """
 
 from saltvirt.core.salt.lazyimport import lazy_imports
@@ -108,6 +108,37 @@ def disk_remove(name, disk, file=False, *, force=False, dry_run=False, **options
     """
     flags = {"force": force, "dry_run": dry_run}
     return _run("disk_remove", name, disk, file, kwarg=options, **flags)
+
+
+@runner_function(outputter="virt_vms")
+def move_disk(name, disk, pool, *, force=False, dry_run=False):
+    """
+    Move a disk of a VM into another pool of its host, while the VM runs or not.
+
+    name
+        The VM's name.
+    disk
+        The disk's target, file or name.
+    pool
+        The pool that the disk goes to, a pool of files of the VM's host; or a folder.
+    force
+        Do it although a host is unresponsive that may need the disk's file. Defaults to False.
+    dry_run
+        Change nothing, and return what would be moved. Defaults to False.
+
+    Of an overlay only its own file moves: the image below it stays. The old file goes into the
+    trash once the VM, and its definition, have the new one. Returns ``{host: {name: {outcome,
+    device, restart, file, old, live, bytes, trash}}}``. Fails where the host's own
+    ``virt.move_disk`` does; also if another host needs the file, or is unresponsive. Run it again
+    if it was interrupted. Undo: the same call with the former pool.
+
+    CLI Example:
+
+    .. code-block:: bash
+
+        salt-run virt.move_disk centos1 vda pool=/srv dry_run=True
+    """
+    return _run("move_disk", name, disk, pool, force=force, dry_run=dry_run)
 
 
 @runner_function(outputter="virt_vms")

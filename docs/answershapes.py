@@ -160,6 +160,9 @@ RUNNERS: Mapping[str, Any] = {
     "virt.disk_remove": _of_device(
         {"file": TEXT_OR_NULL, "trash": TEXT_OR_NULL, "remove": TEXT_OR_NULL}
     ),
+    "virt.move_disk": _of_device(
+        {"file": str, "old": str, "live": bool, "bytes": int, "trash": TEXT_OR_NULL}
+    ),
     **dict.fromkeys(("virt.nic_add", "virt.nic_remove"), _of_device({})),
     **dict.fromkeys(("virt.insert", "virt.eject"), _of_device({"file": TEXT_OR_NULL})),
     "virt.update": _of_vm({"definition": ANY, "KEY": ANY}),

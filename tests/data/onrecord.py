@@ -2,7 +2,13 @@
 
 from saltvirt.core import wire
 from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
-from saltvirt.core.journal.recordfacts import BuildFacts, MoveOrderFacts, OrderFacts, PurgeFacts
+from saltvirt.core.journal.recordfacts import (
+    BuildFacts,
+    DiskMoveFacts,
+    MoveOrderFacts,
+    OrderFacts,
+    PurgeFacts,
+)
 
 UUID = "4dea22b3-1d52-d8f3-2516-782e98ab3fa9"
 ROOM = {"vcpus": 1, "memory_mib": 1, "disk_mib": 0, "affinity": [], "anti_affinity": []}
@@ -28,6 +34,13 @@ def build(**said):
 def purge(**said):
     """Return the facts of a purge, as they are written."""
     return wire.plain(PurgeFacts(**{"uuid": UUID, "paths": [], **said}))
+
+
+def diskmove(**said):
+    """Return the facts of a disk's move, as they are written."""
+    usual = {"uuid": UUID, "paths": ["/srv/new"], "old": "/srv/old", "old_inode": 1}
+    usual |= {"target": "vda", "format": "raw", "size_bytes": 1, "pool": "fast"}
+    return wire.plain(DiskMoveFacts(**{**usual, **said}))
 
 
 def order(**said):

@@ -14,6 +14,7 @@ from typing import Any
 # The purposes of saltvirt.cluster.inventory.whereabouts that the commands of the table have.
 _READ, _ACT, _REMOVE = "READ", "ACT", "REMOVE"
 _TEXT, _MAPPING = str, dict[str, Any]
+_DAY_S = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,10 @@ class VmCommand:
         Whether it takes several VMs.
     asks_all_hosts
         Whether all hosts are asked about shared files before the host acts.
+    progress_tag
+        The tag of the host's events with its progress. Defaults to none: it reports nothing.
+    limit_s
+        How many seconds the host may take. Defaults to 0: ``virt:deploy_timeout_s``.
     dry_argument
         The argument with which the host itself makes a dry run. Defaults to none: the master only
         locates the VM.
@@ -95,6 +100,8 @@ class VmCommand:
     keeps_failure: bool = False
     takes_several: bool = False
     asks_all_hosts: bool = False
+    progress_tag: str = ""
+    limit_s: int = 0
     dry_argument: str = ""
     keywords: str = ""
     for_one_vm: str = ""
@@ -249,6 +256,12 @@ _ROWS = (
     _device("disk_add", _DISK_KEYS),
     _device("disk_grow"),
     _device("disk_remove", "live", asks_all_hosts=True),
+    _device(
+        "move_disk",
+        asks_all_hosts=True,
+        progress_tag="salt/virt/move_disk",
+        limit_s=_DAY_S,
+    ),
     _device("nic_add", _NIC_KEYS),
     _device("nic_remove", "live"),
     _device("eject", "live"),
@@ -315,8 +328,6 @@ _ROWS = (
     VmCommand(name="settle", file="virt_migrate"),
     VmCommand(name="clone", file="virt_clone", vm_argument="source"),
     VmCommand(name="rename", file="virt_rename", outcome="renamed", purpose=_REMOVE),
-    # Planned.
-    VmCommand(name="move_disk"),
 )
 # By the name that users type after the dot, without aliases.
 COMMANDS: Mapping[str, VmCommand] = {row.name: row for row in _ROWS}

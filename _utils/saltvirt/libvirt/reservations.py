@@ -6,6 +6,7 @@ room until it has begun its record, so that no room is given away twice.
 """
 
 import os
+import shlex
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,10 +17,10 @@ from saltvirt.core import files, locks, wire
 from saltvirt.core.errors import NameTaken, StorageError
 from saltvirt.core.journal import recordfacts, records
 from saltvirt.core.journal.movefacts import ArrivalFacts, DepartureFacts
-from saltvirt.core.journal.recordfacts import BuildFacts, PurgeFacts
+from saltvirt.core.journal.recordfacts import BuildFacts, DiskMoveFacts, PurgeFacts
 from saltvirt.core.model import Requirements
 from saltvirt.core.options.config import HostSettings
-from saltvirt.core.protocol import moveprotocol
+from saltvirt.core.protocol import diskprotocol, moveprotocol
 from saltvirt.placement.answers import ComingFacts
 
 # The phases of an arrival with room reserved for a VM that is not here yet.
@@ -27,6 +28,9 @@ _COMING = (moveprotocol.PREPARING, moveprotocol.READY)
 # Descriptions of a move by the purpose of its record. A cancelled move blocks nothing; a refused
 # one still has files here, which are removed by their paths.
 _MOVES = {"departure": "leaving this host", "arrival": "coming to this host"}
+# The purposes of the records that a host settles by itself.
+SETTLED_HERE = ("build", "purge", diskprotocol.PURPOSE)
+_Facts = BuildFacts | PurgeFacts | DiskMoveFacts | ArrivalFacts | DepartureFacts
 
 
 def folder(settings: HostSettings) -> Path:
@@ -89,18 +93,38 @@ def _reserved_room(facts: BuildFacts | ArrivalFacts) -> ComingFacts:
     )
 
 
-def _facts(record: records.Record) -> BuildFacts | PurgeFacts | ArrivalFacts | DepartureFacts:
+def read_coming_disks(settings: HostSettings) -> list[ComingFacts]:
+    """Return the room that disks which are moved within this host may take of pools."""
+    return [
+        ComingFacts(
+            vcpus=0,
+            memory_mib=0,
+            disk_mib=0,
+            affinity=[],
+            anti_affinity=[],
+            stocks=record.read(DiskMoveFacts).stocks,
+        )
+        for record in _read_records(settings, diskprotocol.PURPOSE)
+        if record.phase == diskprotocol.COPYING
+    ]
+
+
+def _facts(record: records.Record) -> _Facts:
     """Return the facts of a record; all shapes have the VM's ``uuid`` and ``paths``."""
     shape: Any = recordfacts.shape(record.purpose, record.phase)
-    facts: BuildFacts | PurgeFacts | ArrivalFacts | DepartureFacts = record.read(shape)
+    facts: _Facts = record.read(shape)
     return facts
 
 
 def find_unfinished(settings: HostSettings) -> list[str]:
-    """Return the names of VMs with an interrupted build or purge, or with an unreadable record."""
+    """
+    Return the names of VMs with an interrupted job, or with an unreadable record.
+
+    The jobs are builds, purges and moves of disks.
+    """
     dead_names = {
         record.name
-        for record in _read_records(settings, "build", "purge")
+        for record in _read_records(settings, *SETTLED_HERE)
         if not _is_live(settings, record)
     }
     # The phase of an unreadable record is unknown, so its name stays taken.
@@ -111,7 +135,7 @@ def find_unreadable(settings: HostSettings) -> dict[str, str]:
     """Return ``{name: reason and remedy}`` of the VMs with a record that cannot be read."""
     records_folder = folder(settings)
     unreadable_records = (
-        records.find_unreadable(records_folder, purpose) for purpose in ("build", "purge", *_MOVES)
+        records.find_unreadable(records_folder, purpose) for purpose in (*SETTLED_HERE, *_MOVES)
     )
     return {name: reason for reasons in unreadable_records for name, reason in reasons.items()}
 
@@ -141,7 +165,7 @@ def find_records(
     Return a VM's records of a purpose: of its name, and of its UUID under another name.
 
     purpose
-        ``build``, ``purge``, ``departure`` or ``arrival``.
+        ``build``, ``purge``, ``diskmove``, ``departure`` or ``arrival``.
     uuid
         The VM's UUID, as the VM may have been renamed since the record began. None if unknown.
     """
@@ -160,13 +184,23 @@ def display_name(record: records.Record, name: str) -> str:
 
 
 def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) -> None:
-    """Raise NameTaken if a VM of this name, or UUID, moves to or from this host, or is cloned."""
+    """
+    Raise NameTaken if a VM of this name, or UUID, moves to or from this host.
+
+    It is raised, too, while the VM is cloned, and while a disk of it is moved.
+    """
     refuse_on_its_way(settings, name, uuid)
-    refuse_cloned(settings, name)
+    refuse_copied(settings, name, uuid)
 
 
-def refuse_cloned(settings: HostSettings, name: str) -> None:
-    """Raise NameTaken if a VM is being cloned on this host at this moment."""
+def refuse_copied(settings: HostSettings, name: str, uuid: str | None = None) -> None:
+    """Raise NameTaken if a VM is cloned, or a disk of it is moved, at this moment."""
+    for record in find_records(settings, diskprotocol.PURPOSE, name, uuid):
+        if _is_live(settings, record):
+            raise NameTaken(
+                f"disk {record.read(DiskMoveFacts).target} of VM {display_name(record, name)} has "
+                f"been moved to another file since {record.since_text}; wait until that is over"
+            )
     for record in _read_records(settings, "build"):
         if record.read(BuildFacts).source == name and _is_live(settings, record):
             raise NameTaken(
@@ -189,8 +223,19 @@ def refuse_on_its_way(settings: HostSettings, name: str, uuid: str | None = None
 
 
 def refuse_building(settings: HostSettings, name: str) -> None:
-    """Raise NameTaken if a VM of this name is being built here, or purged, or was interrupted."""
+    """
+    Raise NameTaken if a VM of this name is being built here, or purged, or was interrupted.
+
+    An interrupted move of a disk counts, too.
+    """
     records_folder = folder(settings)
+    disk_record = records.read_record(records_folder, diskprotocol.PURPOSE, name)
+    if disk_record is not None:
+        facts = disk_record.read(DiskMoveFacts)
+        raise NameTaken(
+            f"the move of disk {facts.target} of VM {name!r} is not over; wait until it is, or if "
+            f"it was interrupted, run it again: {move_again(name, facts)}"
+        )
     if any(records.read_record(records_folder, purpose, name) for purpose in ("build", "purge")):
         raise NameTaken(
             f"VM {name!r} is being built or purged on this host: wait until that is over; if it "
@@ -198,11 +243,17 @@ def refuse_building(settings: HostSettings, name: str) -> None:
         )
 
 
+def move_again(name: str, facts: DiskMoveFacts) -> str:
+    """Return the command that settles an interrupted move of a disk, and then goes on with it."""
+    words = shlex.join([name, facts.target, f"pool={facts.pool}"])
+    return f"salt-run virt.move_disk {words}"
+
+
 def coming_files(settings: HostSettings, name: str) -> dict[str, str]:
     """Return ``{path: VM}`` of files made, or taken, here for VMs other than the named one."""
     return {
         path: record.name
-        for record in _read_records(settings, "build", "arrival")
+        for record in _read_records(settings, "build", "arrival", diskprotocol.PURPOSE)
         if record.name != name
         for path in (*_facts(record).paths, *_read_taken_disks(record))
     }
@@ -216,9 +267,11 @@ def _read_taken_disks(record: records.Record) -> list[str]:
 
 def list_files(settings: HostSettings) -> Iterator[str]:
     """Yield the files that records of builds, purges and moves here name."""
-    for record in _read_records(settings, "build", "purge", *_MOVES):
-        yield from _facts(record).paths
+    for record in _read_records(settings, *SETTLED_HERE, *_MOVES):
+        facts = _facts(record)
+        yield from facts.paths
         yield from _read_taken_disks(record)
+        yield from [facts.old] if isinstance(facts, DiskMoveFacts) else []
 
 
 def going_files(settings: HostSettings) -> dict[str, str]:
@@ -226,14 +279,21 @@ def going_files(settings: HostSettings) -> dict[str, str]:
     Return ``{path: owner and remedy}`` of files that are removed here, now or later.
 
     These are the files of VMs that leave this host or are purged, existing or not: settling such a
-    record removes any file at these paths.
+    record removes any file at these paths. So does a disk's move with the file that the disk had.
     """
     return {path: words for path, (_vm, words) in going_by_vm(settings).items()}
 
 
 def going_by_vm(settings: HostSettings) -> dict[str, tuple[str, str]]:
     """Return ``{path: (VM, owner and remedy)}`` of the files in :func:`going_files`."""
-    owners_by_path: dict[str, tuple[str, str]] = {}
+    owners_by_path = {
+        facts.old: (
+            name,
+            f"of VM {name!r}, whose disk is being moved to {facts.new}; wait until that is over, "
+            f"or if it was interrupted: {move_again(name, facts)}",
+        )
+        for name, facts in _read_disk_moves(settings)
+    }
     for record in _read_records(settings, "departure", "purge"):
         facts, activity, command = _facts(record), "being purged here", "virt.purge"
         volumes: list[str] = []
@@ -249,6 +309,13 @@ def going_by_vm(settings: HostSettings) -> dict[str, tuple[str, str]]:
         )
         owners_by_path |= dict.fromkeys([*facts.paths, *volumes], (record.name, reason))
     return owners_by_path
+
+
+def _read_disk_moves(settings: HostSettings) -> list[tuple[str, DiskMoveFacts]]:
+    return [
+        (record.name, record.read(DiskMoveFacts))
+        for record in _read_records(settings, diskprotocol.PURPOSE)
+    ]
 
 
 def refuse_taken(settings: HostSettings, name: str, paths: Iterable[str]) -> None:
@@ -290,7 +357,9 @@ def refuse_coming(settings: HostSettings, paths: Iterable[str]) -> None:
         arrival = records.read_record(records_folder, "arrival", vm)
         is_sent = arrival is not None and arrival.phase in _COMING
         is_same_file = path in real_paths or os.path.realpath(path) in real_paths.values()
-        if is_same_file and (is_sent or records.is_live(records_folder, "build", vm)):
+        makers = ("build", diskprotocol.PURPOSE)
+        is_made = any(records.is_live(records_folder, purpose, vm) for purpose in makers)
+        if is_same_file and (is_sent or is_made):
             raise StorageError(
                 f"{path} is to be a file of VM {vm!r}, which is being built here or on its way "
                 "here; wait until that is over, or if it was interrupted: "

@@ -51,6 +51,26 @@ def take(path: str, token: str) -> None:
         raise StorageError(f"cannot make {path}: {exc.strerror}") from exc
 
 
+def retake(path: str, token: str) -> bool:
+    """
+    Make the mark of a file again, before the file is removed; :func:`complete` removes the mark.
+
+    Returns False without hard links: the file stays the job's own until its record ends.
+    """
+    mark_path = mark(path, token)
+    try:
+        if not is_marked(path, token):
+            os.link(path, mark_path)
+            files.sync_folder(mark_path.parent)
+    except FileNotFoundError:
+        pass  # it is gone already
+    except OSError as exc:
+        if exc.errno not in files.NO_LINKS:
+            raise StorageError(f"cannot remove {path}: {exc.strerror}") from exc
+        return False
+    return True
+
+
 def complete(path: str, token: str) -> None:
     """Remove the mark of a file that is made, or that turned out to be another host's."""
     mark_path = mark(path, token)

@@ -124,18 +124,8 @@ def take_off_record(locked_record: records.LockedRecord, paths: Iterable[str]) -
         begun_paths = facts.begun or []
         if path not in begun_paths:
             continue
-        token = locked_record.now.token
-        mark = claims.mark(path, token)
-        try:
-            if not claims.is_marked(path, token):
-                os.link(path, mark)
-                files.sync_folder(mark.parent)
-        except FileNotFoundError:
-            pass  # it is gone already
-        except OSError as exc:
-            if exc.errno in files.NO_LINKS:
-                continue  # the file stays on record until the whole record ends
-            raise StorageError(f"cannot remove {path}: {exc.strerror}") from exc
+        if not claims.retake(path, locked_record.now.token):
+            continue  # the file stays on record until the whole record ends
         _note(
             locked_record,
             replace(facts, begun=[begun_path for begun_path in begun_paths if begun_path != path]),

@@ -156,7 +156,7 @@ def test_a_file_that_a_program_has_open_is_not_shown(built):
     assert unused_files(built) == LEFT
 
 
-@pytest.mark.parametrize("purpose", ["build", "purge", "arrival", "departure"])
+@pytest.mark.parametrize("purpose", ["build", "purge", "diskmove", "arrival", "departure"])
 def test_files_in_open_records_are_not_shown(built, purpose):
     undefine_quietly(built)
     path = path_of(built, "web1_data.qcow2")

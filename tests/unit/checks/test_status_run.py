@@ -241,7 +241,7 @@ def test_unfinished_work_is_found_on_master_and_hosts(fleet):
 
     assert [(row["vm"], row["host"], row["what"], row["phase"]) for row in rows] == [
         ("cut", None, "command", "placing"),
-        ("half", "hyper1", "build or purge", None),
+        ("half", "hyper1", "build, purge or move of a disk", None),
         ("gone", "hyper1", "move", "sending"),
         ("odd", "hyper1", "unreadable record", None),
     ]

@@ -104,6 +104,7 @@ CALLS = [
     ("virt_act", "undefine", {"name": "own"}, "own"),
     ("virt_device", "disk_add", {"name": "own", "disk": "d", "size": "1G"}, "own"),
     ("virt_device", "disk_remove", {"name": "own", "disk": "d", "file": True}, "own"),
+    ("virt_device", "move_disk", {"name": "own", "disk": "d", "pool": "p"}, "own"),
     ("virt_device", "eject", {"name": "own", "dry_run": True}, "own"),
     ("virt_details", "get_disks", {"name": "own"}, "own"),
     ("virt_details", "list_snapshots", {"name": "ow*"}, "own"),

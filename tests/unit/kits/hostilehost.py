@@ -148,6 +148,10 @@ class Cloud(playedhosts.Cloud):
         self._vm(host, name)
         return {"outcome": "disk vdb removed", "device": "vdb", "restart": False, "trash": None}
 
+    def _move_disk(self, host, name, *_disk, replies, report, **_keys):
+        self._vm(host, name)
+        return {"outcome": "disk vda moved", "device": "vda", "restart": False, "file": "/a"}
+
     def _eject(self, host, name, *_drive, **_keys):
         self._vm(host, name)
         return {"outcome": "drive sda has no medium already", "device": "sda", "restart": False}

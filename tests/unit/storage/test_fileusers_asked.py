@@ -26,7 +26,7 @@ def asked(monkeypatch):
 def host_with(monkeypatch, *files):
     """Have a host that asks about one file at a time, as long as one is not known to be free."""
 
-    def act(_cloud, _host, _fun, *_args, kwarg):
+    def act(_cloud, _host, _fun, *_args, kwarg, **_options):
         left = [path for path in files if path not in kwarg["replies"].get("free", [])]
         return {fileusers.ASK: left[:1]} if left else {"deleted": True}
 
@@ -55,7 +55,7 @@ def test_a_host_that_asks_without_end_is_said_to_have_changed_nothing(monkeypatc
 def test_the_host_gets_the_arguments_that_the_runner_was_given(monkeypatch, cloud, shrink):
     ordered = []
 
-    def act(_cloud, host, fun, *args, kwarg):
+    def act(_cloud, host, fun, *args, kwarg, **_options):
         ordered.append((host, fun, args, kwarg))
         return True
 

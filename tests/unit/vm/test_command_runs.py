@@ -148,7 +148,7 @@ def test_no_caller_leads_a_host_elsewhere_by_an_argument(orders, command, word):
 def test_a_command_that_needs_all_hosts_asks_them(orders, monkeypatch):
     given = []
 
-    def order(_cloud, host, fun, args, kwarg, *, force):
+    def order(_cloud, host, fun, args, kwarg, *, force, **_options):
         given.append((host, fun, args, kwarg, force))
         return {"reverted": "s1"}
 
@@ -158,6 +158,22 @@ def test_a_command_that_needs_all_hosts_asks_them(orders, monkeypatch):
 
     assert answer == {"hyper1": {"web1": {"reverted": "s1"}}}
     assert given == [("hyper1", "virt.revert_snapshot", ["web1", "s1"], {"cleanup": True}, True)]
+
+
+def test_the_move_of_a_disk_reports_its_progress_and_may_take_a_day(orders, monkeypatch):
+    calls = []
+
+    def order(_cloud, _host, _fun, args, kwarg, *, force, watch, limit_s):
+        calls.append((args, kwarg, force, limit_s))
+        assert callable(watch)
+        return {"outcome": "disk vda moved"}
+
+    monkeypatch.setattr(fileusers, "order", order)
+
+    answer = run("move_disk", "web1", "vda", "fast", dry_run=True)
+
+    assert answer == {"hyper1": {"web1": {"outcome": "disk vda moved"}}}
+    assert calls == [(["web1", "vda", "fast"], {"test": True, "report": True}, False, 86400)]
 
 
 def test_a_vm_is_removed_only_if_all_hosts_can_be_asked(orders, cloud):
@@ -452,6 +468,7 @@ FILES = {
         ("disk_add", {"disk": "d", "size": "1G", "pool": "p"}, ["d", "1G"], {"pool": "p"}),
         ("disk_grow", {"disk": "d", "size": "+1G"}, ["d", "+1G"], {}),
         ("disk_remove", {"disk": "d", "file": True}, ["d", True], {}),
+        ("move_disk", {"disk": "d", "pool": "p"}, ["d", "p"], {"report": True}),
         ("nic_add", {"bridge": "br1", "live": False}, [None], {"bridge": "br1", "live": False}),
         ("nic_remove", {"nic": "eth0", "dry_run": True}, ["eth0"], {"test": True}),
         ("eject", {"test": True}, [None], {"test": True}),
@@ -473,7 +490,8 @@ ANSWERS = {
     **{
         f"virt.{name}": {"name": "s1"}
         for name in "update snapshot guest_info guest_exec get_disks delete_snapshots "
-        "revert_snapshot disk_add disk_grow disk_remove nic_add nic_remove eject insert".split()
+        "revert_snapshot disk_add disk_grow disk_remove move_disk nic_add nic_remove eject "
+        "insert".split()
     },
 }
 

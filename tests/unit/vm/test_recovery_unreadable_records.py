@@ -16,7 +16,7 @@ from saltvirt.vm.show.host import inspect
 # Many, each on a played host of its own.
 pytestmark = pytest.mark.slow
 
-PURPOSES = ("build", "purge", "departure", "arrival")
+PURPOSES = ("build", "purge", "diskmove", "departure", "arrival")
 CUT_OFF = '{"version": 1, "purp'
 
 

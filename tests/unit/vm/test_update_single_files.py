@@ -11,6 +11,7 @@ from saltvirt.core.errors import BadArgument, LibvirtRefused, StorageError
 from saltvirt.libvirt.domains import lifecycle
 from saltvirt.storage import putaway, sharing, trash
 from saltvirt.storage.sharing import OtherHostsUsage
+from saltvirt.vm.diskmove.host import moving
 from saltvirt.vm.update.host import single
 from saltvirt.vm.update.host.single import Call
 from saltvirt.xml import parse
@@ -147,9 +148,43 @@ def test_a_function_hands_on_what_it_was_given(
         assert given[1] == {"pool": "p", "size": "8M"}
 
 
+@pytest.mark.parametrize("flag", ["test", "dry_run", ""])
+@pytest.mark.parametrize("replies", [None, {}, {"free": ["/a"]}])
+def test_the_move_of_a_disk_gets_what_its_function_was_given(module, monkeypatch, flag, replies):
+    calls = []
+    monkeypatch.setattr(
+        moving,
+        "move_disk",
+        lambda _context, *given, other_hosts: calls.append((given, other_hosts)),
+    )
+    flags = {flag: True} if flag else {}
+
+    module.move_disk("web1", "vda", pool="fast", replies=replies, **flags)
+
+    (((call, *args), other_hosts),) = calls
+    assert call == Call(vm="web1", test=bool(flag)) and args == ["vda", "fast"]
+    assert other_hosts.free == frozenset((replies or {}).get("free", ()))
+
+
+def test_the_move_of_a_disk_tells_the_master_which_files_it_must_ask_about(module, monkeypatch):
+    def asks(*_given, other_hosts):
+        raise sharing.AskAll("ask", ["/a"])
+
+    monkeypatch.setattr(moving, "move_disk", asks)
+    assert module.move_disk("web1", "vda", "fast", replies={}) == {"ask_all_hosts": ["/a"]}
+    with pytest.raises(sharing.AskAll):
+        module.move_disk("web1", "vda", "fast")
+
+
 @pytest.mark.parametrize(
     ("function", "args"),
-    [("disk_grow", ("vda", 8)), ("disk_remove", ("vda",)), ("nic_remove", ("a",)), ("eject", ())],
+    [
+        ("move_disk", ("vda", "fast")),
+        ("disk_grow", ("vda", 8)),
+        ("disk_remove", ("vda",)),
+        ("nic_remove", ("a",)),
+        ("eject", ()),
+    ],
 )
 def test_an_unknown_argument_is_refused_by_name(module, function, args):
     with pytest.raises(BadArgument, match=f"virt.{function} has no argument 'colour'"):

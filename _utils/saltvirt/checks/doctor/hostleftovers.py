@@ -28,7 +28,7 @@ class Kind:
 # By check; its finder and its mender on the host are in host/localleftovers.py.
 KINDS: Mapping[str, Kind] = {
     "unfinished": Kind(
-        what="a build or a purge of VM {} was cut off",
+        what="a build or a purge of VM {}, or the move of a disk of it, was cut off",
         mend="settles it: what is defined stays; recorded files of what is not go into the trash",
     ),
     "lock": Kind(what="{} is a lock that no process holds", mend="removes it"),

@@ -1,5 +1,5 @@
 """
-The facts in records of builds, purges and trash on a host, and of orders on the master.
+The facts in records of builds, purges, disk moves and trash on a host, and of orders on the master.
 
 As in :mod:`saltvirt.core.journal.movefacts`, a default stands for a value that a record does not
 have (yet).
@@ -80,6 +80,46 @@ class PurgeFacts:
     autostart: bool | None = default_with("autostart")
     lost: list[str] | None = default_with("lost")
     tpm_state: str | None = default_with("tpm_state")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskMoveFacts:
+    """
+    The record of a disk that a host moves into another file.
+
+    paths
+        The new file.
+    old, old_inode
+        The file that the disk has, or had, and its number in its file system.
+    target
+        The disk's target in its VM.
+    format
+        The format of both files.
+    backing
+        The file that both are based on, if any.
+    size_bytes
+        The size of the disk as its guest sees it.
+    pool
+        The pool of the new file, or its folder, as the caller named it.
+    stocks
+        The room that the new file may take of pools, in MiB by names.
+    """
+
+    uuid: str
+    paths: list[str]
+    old: str
+    old_inode: int
+    target: str
+    format: str
+    size_bytes: int
+    pool: str
+    backing: str | None = default_with("backing")
+    stocks: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def new(self) -> str:
+        """The new file."""
+        return self.paths[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +252,7 @@ _SHAPES = {
     "arrival": ArrivalFacts,
     "build": BuildFacts,
     "purge": PurgeFacts,
+    "diskmove": DiskMoveFacts,
     "trash": TrashFacts,
     "order": OrderFacts,
     "undo": UndoFacts,

@@ -63,7 +63,7 @@ MODULES: Mapping[str, Functions] = {
         changes="undefine define_xml_str define_xml_path create_xml_str create_xml_path"
     ),
     "virt_device": Functions(
-        changes="disk_add disk_grow disk_remove nic_add nic_remove eject insert"
+        changes="disk_add disk_grow disk_remove move_disk nic_add nic_remove eject insert"
     ),
     "virt_doctor": Functions(
         looks="doctor_facts trash", changes="doctor_mend trash_put trash_restore trash_empty undo"

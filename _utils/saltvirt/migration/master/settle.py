@@ -146,7 +146,8 @@ def _refuse_silence(survey: inventory.Survey, name: str | None) -> None:
         raise BadArgument(
             "name",
             f"no move of VM {name!r} is on record on any host{unresponsive_text}; if its "
-            f"virt.init was interrupted, run that again, or salt-run virt.purge {name}",
+            "virt.move_disk was interrupted, run that again; if its virt.init was, run that "
+            f"again, or salt-run virt.purge {name}",
         )
 
 

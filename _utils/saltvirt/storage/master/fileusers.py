@@ -11,6 +11,7 @@ from typing import Any
 
 from saltvirt.cluster.cloud import Cloud
 from saltvirt.cluster.inventory import inventory
+from saltvirt.cluster.rpc import minions
 from saltvirt.cluster.rpc.hostcommands import HostCommandFailed, act
 from saltvirt.core import arguments, terminal, wire
 from saltvirt.core.errors import MasterError
@@ -31,6 +32,8 @@ def order(
     kwarg: Mapping[str, Any] | None = None,
     *,
     force: object = False,
+    watch: minions.Watch | None = None,
+    limit_s: float | None = None,
 ) -> Any:
     """
     Have a host do what can spoil files, after asking all other hosts about shared files.
@@ -38,6 +41,8 @@ def order(
     force
         Proceed although a host is unresponsive: a file in doubt goes to the trash instead of being
         removed. Defaults to False.
+    watch, limit_s
+        As those of :func:`saltvirt.cluster.rpc.hostcommands.act`.
 
     Raises MasterError, with nothing changed, if a host that may need a file does not answer, and
     HostCommandFailed if the host refuses, or keeps asking about further files.
@@ -48,7 +53,8 @@ def order(
     asked_paths: list[str] = []
     # A host may find further files only after the first ones are known to be free.
     for _ in range(_ROUNDS):
-        reply = act(cloud, host, fun, *args, kwarg={**options, "replies": replies})
+        kwargs = {**options, "replies": replies}
+        reply = act(cloud, host, fun, *args, kwarg=kwargs, watch=watch, limit_s=limit_s)
         paths = _paths_to_ask(host, fun, reply)
         if not paths:
             return reply

@@ -134,6 +134,22 @@ def disks(root: ET.Element) -> list[disk.Disk]:
     ]
 
 
+def mirror(root: ET.Element, target: str) -> tuple[str, bool] | None:
+    """Return ``(file, whether it is complete)`` of the copy of a running disk; None if none is."""
+    for device in _devices(root, "disk"):
+        copy = device.find("mirror")
+        if copy is not None and disk.read(device).target.get("dev") == target:
+            source = copy.find("source")
+            file = None if source is None else source.get("file")
+            return file or copy.get("file") or "", copy.get("ready") == "yes"
+    return None
+
+
+def is_encrypted(device: ET.Element) -> bool:
+    """Return whether a <disk> is encrypted by QEMU."""
+    return next(device.iter("encryption"), None) is not None
+
+
 def disk_sources(root: ET.Element) -> list[dict[str, Any]]:
     """Return ``[{target, device, type, path, format, backing, is_readonly}]`` of a VM's disks."""
     return [disk.describe(vm_disk) for vm_disk in disks(root)]

@@ -48,7 +48,7 @@ def read_host_facts(conn: Any, opts: Mapping[str, Any], settings: HostSettings) 
 def _find_busy_vms(settings: HostSettings) -> Iterator[str]:
     yield from reservations.read_coming_vms(settings)
     yield from reservations.find_unfinished(settings)
-    for purpose in ("build", "purge"):
+    for purpose in reservations.SETTLED_HERE:
         yield from (
             record.name for record in records.read_records(reservations.folder(settings), purpose)
         )

@@ -116,7 +116,7 @@ def _own_folders(conn: Any, settings: HostSettings) -> Iterator[Path]:
 
 def _find_marks(conn: Any, settings: HostSettings) -> Iterator[Path]:
     """Yield marks of builds and arrivals that have no record any more."""
-    records_folder, jobs = reservations.folder(settings), ("build", "arrival")
+    records_folder, jobs = reservations.folder(settings), ("build", "arrival", "diskmove")
     tokens = [record.token for job in jobs for record in records.read_records(records_folder, job)]
     if not any(records.find_unreadable(records_folder, job) for job in jobs):
         for folder in _own_folders(conn, settings):

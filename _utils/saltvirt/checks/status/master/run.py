@@ -233,7 +233,7 @@ def _orders_left(cloud: Cloud) -> Iterator[dict[str, Any]]:
 def _left_on_hosts(statuses: Mapping[str, HostStatus]) -> Iterator[dict[str, Any]]:
     for host, facts in sorted(statuses.items()):
         for name in sorted(facts.unfinished):
-            yield _unfinished(name, host, "build or purge")
+            yield _unfinished(name, host, "build, purge or move of a disk")
         for move in facts.moves:
             if not move.is_live:
                 yield _unfinished(move.name, host, "move", move.phase)

@@ -246,9 +246,21 @@ def act(cloud: Cloud, call: Call, vm: Whereabouts) -> Any:
         return f"would be {call.outcome}" if call.outcome else command.dry_outcome
     if call.is_dry:
         kwarg[command.dry_argument] = True
+    watch = None
+    if command.progress_tag:
+        kwarg["report"] = True
+        watch = hostcommands.progress_watcher(cloud, command.progress_tag, vm.host, vm.name)
     if command.asks_all_hosts:
-        args = [vm.name, *call.args]
-        reply = fileusers.order(cloud, vm.host, command.function, args, kwarg, force=call.force)
+        reply = fileusers.order(
+            cloud,
+            vm.host,
+            command.function,
+            [vm.name, *call.args],
+            kwarg,
+            force=call.force,
+            watch=watch,
+            limit_s=command.limit_s or None,
+        )
     else:
         reply = _order(cloud, call, vm, kwarg)
     if command.answer is None:

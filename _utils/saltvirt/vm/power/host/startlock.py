@@ -38,7 +38,7 @@ def allow_start(conn: Any, settings: HostSettings, name: str) -> Iterator[None]:
         # Report a move before a missing VM: a VM on its way may not be defined here.
         uuid = lifecycle.uuid_if_defined(conn, name)
         refuse_moving(settings, name, uuid)
-        reservations.refuse_cloned(settings, name)
+        reservations.refuse_copied(settings, name, uuid)
         # A purge, and the undoing of a build, is on record before it takes this lock.
         _refuse_removed(settings, name, uuid, is_here=uuid is not None)
         moved_to = lifecycle.moved_to(conn, name)

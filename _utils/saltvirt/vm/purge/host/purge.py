@@ -389,7 +389,7 @@ def _settle_begun(conn: Any, settings: HostSettings, name: str, domain_uuid: str
     """
     record_names = [
         record.name
-        for purpose in ("build", "purge")
+        for purpose in reservations.SETTLED_HERE
         for record in reservations.find_records(settings, purpose, name, domain_uuid)
     ]
     for record_name in dict.fromkeys([name, *record_names]):

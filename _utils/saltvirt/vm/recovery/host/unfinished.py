@@ -1,5 +1,5 @@
 """
-Settle builds and purges that died on this host.
+Settle builds and purges that died on this host, and have moves of disks settled.
 
 A defined VM is never undone: it stays as it is, and the record ends. If the VM is not defined, the
 recorded files are removed, unless something needs them by now.
@@ -39,6 +39,7 @@ from saltvirt.storage.policies import Policy
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.usage import Index
 from saltvirt.storage.verdict import Verdict
+from saltvirt.vm.diskmove.host import settling
 from saltvirt.vm.spec import console_log
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Removal:
 
 
 def settle(conn: Any, settings: HostSettings) -> None:
-    """Settle the interrupted builds and purges of this host; running ones go on."""
+    """Settle the interrupted builds, purges and disk moves of this host; running ones go on."""
     if reservations.find_unfinished(settings):
         with reservations.host_lock(settings):
             for name in reservations.find_unfinished(settings):
@@ -73,7 +74,7 @@ def sweep_locks(settings: HostSettings) -> None:
 
 def lock_folders(settings: HostSettings) -> list[Path]:
     """Return the folders that contain locks."""
-    purposes = ("build", "purge", "departure", "arrival", "cancelled", trash.PURPOSE)
+    purposes = (*reservations.SETTLED_HERE, "departure", "arrival", "cancelled", trash.PURPOSE)
     record_folders = [reservations.folder(settings) / purpose for purpose in purposes]
     # The others have the locks of reservations, starts and hand-overs of VMs, and orders.
     return [*record_folders, *(Path(settings.state_dir) / name for name in ("", "locks", "orders"))]
@@ -88,9 +89,13 @@ def _settle_all_of(conn: Any, settings: HostSettings, name: str) -> None:
 
 
 def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
-    """Settle a VM's interrupted build or purge under the host's lock; return whether any was."""
+    """
+    Settle a VM's interrupted build or purge, and the move of a disk, under the host's lock.
+
+    Returns whether there was any.
+    """
     records_folder = reservations.folder(settings)
-    is_any_settled = False
+    is_any_settled = settling.settle_one(conn, settings, name)
     for purpose, settle_record in (("build", _settle_build), ("purge", _settle_purge)):
         if records.read_record(records_folder, purpose, name) is None:
             continue

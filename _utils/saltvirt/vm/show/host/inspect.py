@@ -204,7 +204,7 @@ def host_info(
             capabilities["nodes"],
             pools,
             vm_commitments.stock_totals,
-            coming_vms,
+            [*coming_vms, *reservations.read_coming_disks(settings)],
             settings.pool_ratio,
         ),
     )

@@ -30,7 +30,7 @@ from saltvirt.xml.domain import disk
 from saltvirt.xml.edit import devicematch
 
 Answer = dict[str, Any]
-_Decide = Callable[["_Vm"], Request]
+_Decide = Callable[["Vm"], Request]
 _RESTART = "; it takes effect at the VM's next start"
 
 
@@ -55,7 +55,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Vm:
+class Vm:
     """A VM as it is, under its lock; ``running`` is None if it is stopped."""
 
     context: Context
@@ -63,6 +63,14 @@ class _Vm:
     name: str
     root: ET.Element
     running: ET.Element | None
+
+    @classmethod
+    def read(cls, context: Context, conn: Any, name: str) -> "Vm":
+        """Return a VM as libvirt has it; raise LibvirtRefused if it has no definition."""
+        root = parse(changing.definition(conn, name))
+        running_xml = changing.running(conn, name)
+        running_root = None if running_xml is None else parse(running_xml)
+        return cls(context=context, conn=conn, name=name, root=root, running=running_root)
 
     @property
     def disk_elements(self) -> list[ET.Element]:
@@ -99,7 +107,7 @@ def disk_add(context: Context, call: Call, name: str, options: Mapping[str, Any]
         The keys of a disk in ``virt.update``, except the name.
     """
 
-    def decide(vm: _Vm) -> Request:
+    def decide(vm: Vm) -> Request:
         out = vm.request(call, disks=[{**options, "name": name}])
         (requested,) = out.disks or ()
         element = vm.matcher.find_same(requested, vm.disk_elements)
@@ -130,8 +138,8 @@ def disk_grow(context: Context, call: Call, name: str, size: object) -> Answer:
     sizes: list[int] = []
     targets: list[tuple[str, str | None]] = []
 
-    def decide(vm: _Vm) -> Request:
-        element = _find_disk(vm, name, listed.DISK.list(vm.root))
+    def decide(vm: Vm) -> Request:
+        element = find_disk(vm, name, listed.DISK.list(vm.root))
         vm_disk, label = disk.read(element), listed.DISK.describe(element)
         target = listed.target_of(element)
         before = content.measure_disk(vm.conn, vm.name, element, vm.matcher.pools, vm.running)
@@ -203,8 +211,8 @@ def disk_remove(
     """
     removed: list[ET.Element] = []
 
-    def decide(vm: _Vm) -> Request:
-        element = _find_disk(vm, name, vm.disk_elements)
+    def decide(vm: Vm) -> Request:
+        element = find_disk(vm, name, vm.disk_elements)
         _refuse_another_at_target(vm, element)
         removed[:] = [element]
         if file:
@@ -235,7 +243,7 @@ def disk_remove(
     return _answer(call, outcome, text, target, **more)
 
 
-def _refuse_another_at_target(vm: _Vm, element: ET.Element) -> None:
+def _refuse_another_at_target(vm: Vm, element: ET.Element) -> None:
     """Raise LibvirtRefused if the running VM has another disk at the target of a disk."""
     target, vm_disk = listed.target_of(element), disk.read(element)
     running_disk = None if vm.running is None else live.find_disk(vm.running, target)
@@ -249,7 +257,7 @@ def _refuse_another_at_target(vm: _Vm, element: ET.Element) -> None:
 
 
 def _refuse_unremovable(
-    vm: _Vm, call: Call, element: ET.Element, other_hosts: OtherHostsUsage | None
+    vm: Vm, call: Call, element: ET.Element, other_hosts: OtherHostsUsage | None
 ) -> None:
     """Raise an error, before any change, if a disk's file cannot go into the trash now."""
     vm_disk, label = disk.read(element), listed.DISK.describe(element)
@@ -328,7 +336,7 @@ def nic_add(context: Context, call: Call, name: str | None, options: Mapping[str
     """
     macs: list[str] = []
 
-    def decide(vm: _Vm) -> Request:
+    def decide(vm: Vm) -> Request:
         nic_name = name or _free_nic_name(vm)
         out = vm.request(call, interfaces=[{**options, "name": nic_name}])
         (requested,) = out.interfaces or ()
@@ -349,7 +357,7 @@ def nic_add(context: Context, call: Call, name: str | None, options: Mapping[str
     return _answer(call, outcome, f"{label} {call.done('added')}", mac)
 
 
-def _free_nic_name(vm: _Vm) -> str:
+def _free_nic_name(vm: Vm) -> str:
     count = len(vm.nics_by_mac)
     names = (f"eth{number}" for number in range(count + 1))
     return next(name for name in names if nics.mac_for(vm.name, name) not in vm.nics_by_mac)
@@ -364,7 +372,7 @@ def nic_remove(context: Context, call: Call, name: str) -> Answer:
     """
     labels: list[tuple[str, str]] = []
 
-    def decide(vm: _Vm) -> Request:
+    def decide(vm: Vm) -> Request:
         macs = (name.lower(), nics.mac_for(vm.name, name))
         mac = next((mac for mac in macs if mac in vm.nics_by_mac), None)
         if mac is None:
@@ -406,7 +414,7 @@ def insert(context: Context, call: Call, medium: str, drive: str | None) -> Answ
 def _change_medium(context: Context, call: Call, drive: str | None, medium: str | None) -> Answer:
     drives: list[tuple[str, str | None]] = []
 
-    def decide(vm: _Vm) -> Request:
+    def decide(vm: Vm) -> Request:
         element = _find_drive(vm, drive, is_empty=medium is not None)
         vm_disk, target = disk.read(element), listed.target_of(element)
         drives[:] = [(target, vm_disk.path)]
@@ -430,7 +438,7 @@ def _change_medium(context: Context, call: Call, drive: str | None, medium: str 
     return _answer(call, outcome, text, target, file=old_path if medium is None else path)
 
 
-def _find_drive(vm: _Vm, drive: str | None, *, is_empty: bool) -> ET.Element:
+def _find_drive(vm: Vm, drive: str | None, *, is_empty: bool) -> ET.Element:
     """
     Return the drive that a call means.
 
@@ -449,7 +457,7 @@ def _find_drive(vm: _Vm, drive: str | None, *, is_empty: bool) -> ET.Element:
             "one, for the VM's next start",
         )
     if drive is not None:
-        return _find_disk(vm, drive, drives)
+        return find_disk(vm, drive, drives)
     fitting_drives = [
         element for element in drives if (disk.read(element).path is None) == is_empty
     ]
@@ -460,7 +468,7 @@ def _find_drive(vm: _Vm, drive: str | None, *, is_empty: bool) -> ET.Element:
     raise BadArgument("drive", f"VM {vm.name!r} has {texts}; say which")
 
 
-def _find_disk(vm: _Vm, name: str, elements: Sequence[ET.Element]) -> ET.Element:
+def find_disk(vm: Vm, name: str, elements: Sequence[ET.Element]) -> ET.Element:
     """Return the disk that a target, a path or a disk's name means."""
     matcher = vm.matcher
     matches = [
@@ -482,17 +490,7 @@ def _run(context: Context, call: Call, decide: _Decide) -> apply.Outcome:
     with connect.open_connection(context.settings, readonly=False) as conn:
 
         def read_and_decide() -> Request:
-            definition_xml = changing.definition(conn, call.vm)
-            running_xml = changing.running(conn, call.vm)
-            running_root = None if running_xml is None else parse(running_xml)
-            vm = _Vm(
-                context=context,
-                conn=conn,
-                name=call.vm,
-                root=parse(definition_xml),
-                running=running_root,
-            )
-            return decide(vm)
+            return decide(Vm.read(context, conn, call.vm))
 
         return apply.update_decided(context, conn, call.vm, read_and_decide, test=call.test)
 
