@@ -22,7 +22,7 @@ from saltvirt.core.protocol import diskprotocol, effects
 from saltvirt.core.protocol.diskprotocol import NEW, OLD, OTHER, DiskPlace
 from saltvirt.libvirt import reservations
 from saltvirt.libvirt.domains import blockcopy, changing, lifecycle
-from saltvirt.storage import claims, diskpaths, door, policies, trash, usage
+from saltvirt.storage import claims, definitionfiles, diskpaths, door, policies, trash, usage
 from saltvirt.storage.sharing import OtherHostsUsage
 from saltvirt.storage.verdict import Verdict
 from saltvirt.xml import parse, to_text
@@ -42,7 +42,7 @@ def settle_one(conn: Any, settings: HostSettings, name: str) -> bool:
         if locked_record is None or locked_record.record is None:
             return False
         # A crash must not revert a definition after a file went by it.
-        diskpaths.settle_definitions()
+        definitionfiles.settle_definitions()
         facts = locked_record.now.read(DiskMoveFacts)
         settler = DiskSettler(conn, settings, locked_record, facts, host_lock=nullcontext)
         step = effects.run(diskprotocol.settle(locked_record.now.phase), settler)
@@ -156,7 +156,7 @@ class DiskSettler:
             elements[elements.index(element)] = with_file(element, path)
             amend.put_devices(root, "disk", elements)
             lifecycle.define(conn, to_text(root))
-        diskpaths.settle_definitions()
+        definitionfiles.settle_definitions()
 
     def check(self) -> None:
         """Read the new file back, and what names it; raise StorageError if anything is wrong."""
