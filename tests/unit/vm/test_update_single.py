@@ -262,6 +262,19 @@ def test_a_nic_with_the_mac_of_another_is_not_added(vm):
         single.nic_add(vm.context, CALL, "eth7", NEW)
 
 
+@pytest.mark.parametrize(
+    ("options", "lacking"),
+    [({"bridge": "vmbr0"}, "bridge vmbr0"), ({"network": "lan"}, "network lan, .*: default")],
+)
+def test_a_nic_on_what_the_host_lacks_is_refused_before_anything_changes(vm, options, lacking):
+    before = devices(vm)
+
+    with pytest.raises(BadArgument, match=f"this host has no {lacking}"):
+        single.nic_add(vm.context, CALL, None, options)
+
+    assert devices(vm) == before
+
+
 def test_a_nic_goes_by_its_mac_or_the_name_that_made_it(vm):
     single.nic_add(vm.context, CALL, "eth7", NEW)
 

@@ -15,14 +15,15 @@ from typing import Any
 
 from saltvirt.core import nics
 from saltvirt.core.errors import BadArgument, LibvirtRefused, StorageError
-from saltvirt.core.model import Disk
+from saltvirt.core.model import Disk, Nic, host_need
 from saltvirt.core.salt.context import Context
 from saltvirt.core.units import MIB, human, size_bytes
-from saltvirt.libvirt import connect
+from saltvirt.libvirt import connect, hostfacts
 from saltvirt.libvirt.domains import changing, lifecycle, snapshots
 from saltvirt.libvirt.storage import diskvolumes
 from saltvirt.storage import putaway, trash
 from saltvirt.storage.sharing import OtherHostsUsage
+from saltvirt.vm.show.host import inspect
 from saltvirt.vm.update.host import apply, content, disks, listed, live, request
 from saltvirt.vm.update.host.request import Request, Single
 from saltvirt.xml import parse
@@ -347,6 +348,7 @@ def nic_add(context: Context, call: Call, name: str | None, options: Mapping[str
                 f"VM {call.vm!r} has {listed.NIC.describe(element)} already; give another name or "
                 "mac",
             )
+        _refuse_unconnected(vm.conn, requested)
         macs[:] = [requested.mac]
         return replace(out, single=Single(name=requested.mac))
 
@@ -355,6 +357,25 @@ def nic_add(context: Context, call: Call, name: str | None, options: Mapping[str
     label = listed.NIC.describe(listed.NIC.by_name(outcome.root)[mac])
     _refuse_failed(outcome, f"{label} is in the definition of VM {call.vm!r}; ")
     return _answer(call, outcome, f"{label} {call.done('added')}", mac)
+
+
+def _refuse_unconnected(conn: Any, nic: Nic) -> None:
+    """Raise BadArgument if the host lacks what a NIC is on: the VM could not start with it."""
+    need = host_need(nic.type, is_switched=nic.is_switched)
+    if need is None or nic.on is None:
+        return
+    names = {
+        "bridges": inspect.bridges,
+        "links": inspect.links,
+        "networks": lambda: list(hostfacts.networks(conn)),
+    }[need]()
+    if nic.on not in names:
+        kind = need.removesuffix("s")
+        raise BadArgument(
+            "nic",
+            f"this host has no {kind} {nic.on}, and the VM could not start; it has: "
+            f"{', '.join(sorted(names)) or 'none'}",
+        )
 
 
 def _free_nic_name(vm: Vm) -> str:
