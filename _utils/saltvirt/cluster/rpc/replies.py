@@ -127,9 +127,10 @@ def _unsigned_message(host: str, reason: signed.NotSigned) -> str:
         )
     name = shlex.quote(host)
     return (
-        f"{host} sent no signed answer ({reason}): its code is of an earlier release "
-        f"(salt {name} saltutil.sync_all), its libvirt has no Python module (salt {name} "
-        "virt.vm_state says so), or another minion poses as it"
+        f"{host} sent no signed answer ({reason}): it is not set up yet (salt {name} state.apply "
+        f"hypervisor), its code is of an earlier release (salt {name} saltutil.sync_all), its "
+        f"libvirt has no Python module (salt {name} virt.vm_state says so), or another minion "
+        "poses as it"
     )
 
 
