@@ -76,7 +76,7 @@ def test_the_host_gets_the_arguments_that_the_runner_was_given(monkeypatch, clou
 def test_the_host_is_told_of_a_dry_run_alone(monkeypatch, cloud, is_dry):
     ordered = []
 
-    def act(_cloud, _host, fun, *args, kwarg):
+    def act(_cloud, _host, fun, *args, kwarg, **_limits):
         ordered.append((fun, args, kwarg))
         return "would be deleted" if kwarg.get("test") else True
 
