@@ -364,11 +364,12 @@ def _refuse_unconnected(conn: Any, nic: Nic) -> None:
     need = host_need(nic.type, is_switched=nic.is_switched)
     if need is None or nic.on is None:
         return
-    names = {
+    readers: dict[str, Callable[[], list[str]]] = {
         "bridges": inspect.bridges,
         "links": inspect.links,
         "networks": lambda: list(hostfacts.networks(conn)),
-    }[need]()
+    }
+    names = readers[need]()
     if nic.on not in names:
         kind = need.removesuffix("s")
         raise BadArgument(
