@@ -132,7 +132,7 @@ class WithoutFib:
 
     def run_all(self, argv, **options):
         """Run a command as Salt's ``cmd.run_all`` does."""
-        if "fib" in argv[-1]:
+        if "fib saddr" in argv[-1]:
             return {"retcode": 1, "stdout": "", "stderr": "Operation not supported"}
         return self._space.run_all(argv, **options)
 
