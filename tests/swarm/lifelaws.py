@@ -74,7 +74,7 @@ def pending(seen):
 
 
 def _is_begun(record):
-    return record["purpose"] not in ("evacuated", "cancelled", "trash")
+    return record["purpose"] not in ("evacuated", "cancelled", "trash", "undo")
 
 
 def at_rest(seen):

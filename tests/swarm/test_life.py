@@ -264,7 +264,7 @@ class Life(RuleBasedStateMachine):
         self._ended("virt.doctor")
         seen = self.warm.do("look")
         self._judge(seen)
-        left = [one for one in seen["orders"] if one["purpose"] != "evacuated"]
+        left = [one for one in seen["orders"] if one["purpose"] not in ("evacuated", "undo")]
         self._refuse(f"still on record: {one}" for one in left)
 
     def _ended(self, *words, is_bad=False):
