@@ -125,6 +125,7 @@ def test_a_disk_goes_to_another_pool_and_back(web1, is_running):
     assert web1.run("virt.doctor").data.get("leftovers", []) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
 def test_a_move_that_dies_anywhere_is_settled(web1, is_running):
     if is_running:
