@@ -99,10 +99,9 @@ def _explain_not_loaded(
             check="python",
             where=host,
         )
-    set_up = apply_command(host, "hypervisor")
     return Finding(
         f"this project's modules are missing there, or are of another release: {reply}",
-        f"salt {name} saltutil.sync_all; if it is not set up yet: {set_up}"
+        f"salt {name} saltutil.sync_all"
         if is_synced
         else f"on {host}: salt-pip install '.[hypervisor]', then systemctl restart salt-minion",
         check="modules",
