@@ -4,11 +4,11 @@ Add, grow, change, move and remove single disks, drives and NICs of a VM; all it
 .. versionadded:: 1.1.0
 
 Each function but move_disk does what virt.update would do with the list of all devices. A disk is
-named by its target (``vdb``), its file, or its name in virt.update (``data``); a NIC by its MAC, or
-by the name of which that was made. All return a mapping with ``outcome`` (one line for people),
-``device`` (the target or the MAC) and ``restart`` (whether the change waits for the VM's next
-start). With ``test=True`` all but move_disk return ``diff``, too: the changed lines of the
-definition without passwords. ``dry_run=True`` is another name of ``test=True``.
+named by its target (``vdb``), its file, or its name in virt.update (``data``). A NIC is named by
+its MAC, or by the name from which virt.nic_add made the MAC. All return a mapping with ``outcome``
+(one line for people), ``device`` (the target or the MAC) and ``restart`` (whether the change waits
+for the VM's next start). With ``test=True`` all but move_disk return ``diff``, too: the changed
+lines of the definition without passwords. ``dry_run=True`` is another name of ``test=True``.
 """
 
 from saltvirt.core import arguments

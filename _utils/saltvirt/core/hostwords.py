@@ -1,7 +1,7 @@
 """
-The word ``host=`` in calls of runner functions whose hosts had another name first.
+Let callers give ``host=`` to runner functions that first had another word for their hosts.
 
-The older words stay. A call gives one of the two.
+The older words stay. A call gives one of the two words.
 """
 
 from collections.abc import Sequence

@@ -187,14 +187,14 @@ def refuse_moving(settings: HostSettings, name: str, uuid: str | None = None) ->
     """
     Raise NameTaken if a VM of this name, or UUID, moves to or from this host.
 
-    It is raised, too, while the VM is cloned, and while a disk of it is moved.
+    Raise it also while a command clones the VM, or moves one of its disks.
     """
     refuse_on_its_way(settings, name, uuid)
     refuse_copied(settings, name, uuid)
 
 
 def refuse_copied(settings: HostSettings, name: str, uuid: str | None = None) -> None:
-    """Raise NameTaken if a VM is cloned, or a disk of it is moved, at this moment."""
+    """Raise NameTaken while a command clones a VM, or moves one of its disks."""
     for record in find_records(settings, diskprotocol.PURPOSE, name, uuid):
         if _is_live(settings, record):
             raise NameTaken(
