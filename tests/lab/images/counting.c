@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define FOLDER_NAME "/var"
 #define FILE_NAME "/var/file"
 #define PART_NAME "/var/file.part"
 enum { FILE_SIZE = 256 << 10, PAUSE_US = 200000, TICKS_OF_A_SUM = 25 };
@@ -40,7 +41,7 @@ static ssize_t written(int file, void *from, size_t size)
 /* Each guest has a file of its own; /dev/urandom would take a second to be ready for it. */
 static int make(void)
 {
-	int to = open(PART_NAME, O_WRONLY | O_CREAT | O_TRUNC, 0644), good;
+	int to = open(PART_NAME, O_WRONLY | O_CREAT | O_TRUNC, 0644), folder, good;
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
@@ -49,7 +50,13 @@ static int make(void)
 		data[at] = random() >> 8;
 	good = is_whole(to, written) && fsync(to) == 0;
 	close(to);
-	return good && rename(PART_NAME, FILE_NAME) == 0;
+	if (!good || rename(PART_NAME, FILE_NAME) != 0)
+		return 0;
+	/* The name, too, must survive a loss of power: a sum that was said holds from then on. */
+	folder = open(FOLDER_NAME, O_RDONLY | O_DIRECTORY);
+	good = folder >= 0 && fsync(folder) == 0;
+	close(folder);
+	return good;
 }
 
 static void say_sum(int console)
